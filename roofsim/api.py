@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.distance import spread
 from roofsim.analyze.goodput import goodput_of
-from roofsim.analyze.intervals import interval, nearly_full
+from roofsim.analyze.intervals import around, interval_parts, interval_rows, nearly_full
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.networks import networks_of
@@ -234,11 +235,13 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
     used = utilization_of(evaluation)
     memory = memory_of(evaluation)
     binds = bottleneck(step, evaluation.reprice) if limits else None
+    terms = interval_parts(evaluation, crowded=nearly_full(memory, resolved.constants.physics["nearly_full"]))
     several = resolved.points > 1
     return Result(
         scenario={} if several else scenario_of(resolved),
         step_time=step.step,
-        step_time_interval=interval(evaluation, crowded=nearly_full(memory, resolved.constants.physics["nearly_full"])),
+        step_time_interval=around(step.step, *spread(terms)),
+        interval_terms=terms,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=used.model,
@@ -259,7 +262,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
         cost=_cost(evaluation, step),
         warnings=() if several else (*resolved.warnings, *warnings_of(evaluation, memory)),
         assumed=resolved.assumed,
-        provenance=() if several else (*provenance(resolved), *_assumed(resolved)),
+        provenance=() if several else (*provenance(resolved), *interval_rows(terms), *_assumed(resolved)),
         goodput=goodput_of(evaluation),
         networks=networks_of(evaluation),
     )

@@ -37,7 +37,8 @@ Groups = Annotated[bool, typer.Option("--groups", help="A line for every group (
 Transfer = Annotated[
     bool,
     typer.Option(
-        "--transfer", help="Also leave each card (or system) out of a fit in turn, and score it: takes minutes."
+        "--transfer",
+        help="Leave each card (or system; of whole runs also each source and family) out of the fits in turn: takes minutes.",
     ),
 ]
 Data = Annotated[
@@ -60,7 +61,10 @@ Output = Annotated[
 ]
 MaybeName = Annotated[str | None, typer.Argument(metavar="SUBJECT", show_default=False, help="One of `evidence list`.")]
 Refit = Annotated[
-    bool, typer.Option("--all", help="Every fit that writes constants, in its order: kernels, steps, GPUs, widths.")
+    bool,
+    typer.Option(
+        "--all", help="Every fit that writes constants, in its order: kernels, steps, power, folds, intervals."
+    ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every page that needs no other package.")]
 Check = Annotated[

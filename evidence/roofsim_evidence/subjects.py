@@ -36,6 +36,9 @@ class MeasuredSubject:
         Files of ``hardware/constants`` that a fit writes.
     repeats
         Subjects whose pages the page repeats parts of, so that it is written after them.
+    sets
+        Sets of its rows that are predicted out of fold: ``fit --transfer`` fits without each source, card and family, and stores
+        the predictions.
     foreign
         Whether it needs a package that is not part of the project's environment.
     """
@@ -47,6 +50,7 @@ class MeasuredSubject:
     document: str = ""
     constants: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
     foreign: bool = False
 
     def function(self, verb: str) -> Callable[..., Any]:
@@ -67,7 +71,22 @@ SUBJECTS: Final = {
         measurements="steps.jsonl",
         document="docs/accuracy.md",
         constants=("steps.yaml",),
+        sets=("steps",),
         repeats=("inference",),
+    ),
+    "folds": MeasuredSubject(
+        about="every set, predicted without each source, each card and each family of models in turn",
+        home="roofsim_evidence.left_out.verbs",
+        verbs=("fit", "page"),
+        measurements="out_of_fold",
+        document="docs/out-of-fold.md",
+    ),
+    "intervals": MeasuredSubject(
+        about="how far predictions out of fold are off, by what makes a run unlike the measured ones",
+        home="roofsim_evidence.intervals.verbs",
+        verbs=("score", "fit"),
+        measurements="out_of_fold",
+        constants=("intervals.yaml",),
     ),
     "kernels": MeasuredSubject(
         about="single kernels",
@@ -87,10 +106,10 @@ SUBJECTS: Final = {
     "multi-gpu": MeasuredSubject(
         about="training steps on several GPUs",
         home="roofsim_evidence.multi_gpu.verbs",
-        verbs=("score", "fit", "page", "ablate"),
+        verbs=("score", "page", "ablate"),
         measurements="multi-gpu.jsonl",
         document="docs/multi-gpu-accuracy.md",
-        constants=("many_gpus.yaml",),
+        sets=("multi-gpu",),
     ),
     "power": MeasuredSubject(
         about="the energy of long products (hardware/architectures), in steps that run at the limit of their cards",
@@ -122,10 +141,10 @@ SUBJECTS: Final = {
     "inference": MeasuredSubject(
         about="decode steps, prefills, generation, diffusion and servers",
         home="roofsim_evidence.inference.verbs",
-        verbs=("score", "fit", "page"),
+        verbs=("score", "page"),
         measurements="inference.jsonl",
         document="docs/inference-accuracy.md",
-        constants=("inference_spreads.yaml",),
+        sets=("inference", "servers"),
     ),
     "engines": MeasuredSubject(
         about="constants of inference engines (hardware/engines) that measured passes decide",
@@ -151,10 +170,10 @@ SUBJECTS: Final = {
     "memory": MeasuredSubject(
         about="peaks of memory on one device",
         home="roofsim_evidence.memory.verbs",
-        verbs=("score", "fit", "page"),
+        verbs=("score", "page"),
         measurements="memory.jsonl",
         document="docs/memory-accuracy.md",
-        constants=("memory.yaml",),
+        sets=("memory",),
     ),
     "exactness": MeasuredSubject(
         about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
@@ -182,8 +201,8 @@ SUBJECTS: Final = {
 
 #: The order of fits that write constants: each takes what those before it wrote as given. Kernels come first, from their own
 #: micro-benchmarks; shares of whole steps with the kernels' constants held; the energy of long products with both; steps once
-#: more with that energy; widths of intervals last.
-ORDER: Final = ("kernels", "steps", "power", "steps", "multi-gpu", "inference")
+#: more with that energy; what each fold's constants predict, and the widths of intervals last.
+ORDER: Final = ("kernels", "steps", "power", "steps", "folds", "intervals")
 
 
 def subject(name: str, verb: str) -> MeasuredSubject:
@@ -215,8 +234,11 @@ def call(name: str, verb: str, options: dict[str, Any]) -> Any:
     SpecError
         For an option that the subject's verb does not take: with the subjects whose verb does.
     """
-    chosen = subject(name, verb)
     given = {option: value for option, value in options.items() if value not in (None, False, (), [])}
+    if verb == "fit" and name in SUBJECTS and SUBJECTS[name].sets and given.keys() == {"transfer"}:
+        written: str = importlib.import_module("roofsim_evidence.left_out.verbs").transfer(SUBJECTS[name].sets)
+        return written
+    chosen = subject(name, verb)
     known = chosen.options(verb)
     for option in given:
         if option not in known:

@@ -1,4 +1,4 @@
-"""Write the scores that travel with roofsim: held-out errors by set of measurements and source."""
+"""Write the scores that travel with roofsim: errors out of fold by set of measurements and source."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate import published
 from roofsim.calibrate.score import grouped, score
 from roofsim.output import save_text
+from roofsim_evidence.columns import without
 from roofsim_evidence.inference.cases import predict_all
 from roofsim_evidence.inference.external_page import external_cases
+from roofsim_evidence.inference.page import served
+from roofsim_evidence.inference.times import times
 from roofsim_evidence.memory.cases import predict_all as predict_peaks
 from roofsim_evidence.memory.cases import stated
+from roofsim_evidence.mlperf_training.cases import training_cases
 from roofsim_evidence.multi_gpu.cases import measured_cases
 from roofsim_evidence.places import checkout
 from roofsim_evidence.steps.cases import load_cases, predict_steps
@@ -28,9 +32,8 @@ DIGITS: Final = 4
 
 
 def lines(name: str, rows: Sequence[Prediction]) -> list[dict[str, str]]:
-    """Return the lines of one set: held-out rows by source, and all of them."""
-    held = [row for row in rows if not row.case.fits]
-    groups = {**grouped(held, lambda row: row.case.source), "all": held}
+    """Return the lines of one set: rows by source, and all of them."""
+    groups = {**grouped(rows, lambda row: row.case.source), "all": list(rows)}
     return [{"measurements": name, "source": source, **_numbers(members)} for source, members in groups.items()]
 
 
@@ -56,13 +59,18 @@ def write(sets: Mapping[str, Sequence[Prediction]]) -> Path:
 
 
 def write_all() -> Path:
-    """Predict every published measurement, and write the table."""
+    """Predict every published measurement without its source, and write the table."""
+    inference = predict_all()[0]
     return write(
         {
-            "steps": predict_steps(load_cases()),
-            "multi-gpu": predict_steps(measured_cases()),
-            "inference": predict_all()[0],
+            "steps": without("source", "steps", predict_steps(load_cases())),
+            "multi-gpu": without("source", "multi-gpu", predict_steps(measured_cases())),
+            "inference": [
+                *without("source", "inference", times(inference)),
+                *without("source", "servers", served(inference)),
+            ],
             "external-inference": predict_all(external_cases())[0],
-            "memory": stated(predict_peaks()),
+            "mlperf-training": predict_steps(training_cases()),
+            "memory": without("source", "memory", stated(predict_peaks())),
         }
     )

@@ -89,7 +89,7 @@ def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
     elif head == "parameters":
         root = _parameters(evaluation, figure, value)
     else:
-        root = _plain(result, figure, value)
+        root = (_interval if head == "step_time_interval" else _plain)(result, figure, value)
     if isinstance(value, dict) and figure not in _WRITTEN_OUT:
         root.value = ""
         root.parts = [*_members(value, _UNITS.get(head, "")), *root.parts]
@@ -383,7 +383,14 @@ def _plain(result: Result, figure: str, value: Any) -> Explanation:
         "runner_up": "the first resource to take its place as it gets faster; headroom: how many times as fast it is by then",
         "cost": "hourly price x time, at the catalog's price of the date shown",
     }
-    shown = _text(value, "s" if figure == "step_time_interval" else "")
-    root = Explanation(figure, shown, formulas.get(figure.split(".", maxsplit=1)[0], ""))
+    root = Explanation(figure, _text(value, ""), formulas.get(figure.split(".", maxsplit=1)[0], ""))
     root.parts.append(_constants(result))
     return root
+
+
+def _interval(result: Result, figure: str, value: Any) -> Explanation:
+    """Explain the interval by its terms."""
+    how = "8 of 10 measured runs that no fit had seen lie inside; each term alone puts the ends so far, and they add in quadrature"
+    rows = [row for row in result.provenance if row["what"].startswith("interval.")]
+    terms = [Explanation(row["what"].partition(".")[2], str(row["value"]), source=row["source"]) for row in rows]
+    return Explanation(figure, _text(value, "s"), how, parts=terms)

@@ -66,6 +66,8 @@ class Result(Printed):
     scenario: dict[str, Any]
     step_time: Real
     step_time_interval: tuple[Any, Any] | None = None
+    interval_terms: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """How far each term of the interval alone puts its lower and upper end, as logarithms."""
     throughput: dict[str, Real | None]
     latency: dict[str, Real | None]
     model_flops: Real

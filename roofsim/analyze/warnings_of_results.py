@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from roofsim.analyze.host import host_notes
-from roofsim.analyze.intervals import inference_is_measured, nearly_full
+from roofsim.analyze.intervals import interval_parts, nearly_full
 from roofsim.analyze.pipelines import schedule_notes
-from roofsim.spec.constants import many_gpus
+from roofsim.spec.constants.intervals import shipped
 from roofsim.spec.engine.facts import description_of, stated_names
 from roofsim.spec.engine.schema import Engine, catalog_engine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.spec.resolve import Resolved
 
 
 def _basis(evaluation: Evaluation) -> list[str]:
-    """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
-    resolved, served, notes = evaluation.resolved, inference_is_measured(evaluation), []
+    """Say what the interval of the step time rests on, where it is less than measured runs of this card, engine and model."""
+    resolved, parts, notes = evaluation.resolved, interval_parts(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
+    wider = "the interval is wider for it"
     if resolved.hardware_changed:
         notes.append("the hardware was changed, so the interval is that of GPUs without measured steps")
     elif not level.startswith("gpu"):
-        width = ", with the interval of measured inference" if served else ", with the interval of unseen GPUs"
-        notes.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}{width}")
-    table = many_gpus.shipped()
-    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
-    if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
+        basis = "with the interval of unseen GPUs" if _fresh(parts) else "with the interval of measured inference"
+        notes.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}, {basis}")
+    elif _fresh(parts):
+        notes.append(f"no {resolved.workload.phase} on {resolved.gpu.name} was measured; {wider}")
+    if "engine" in parts:
+        notes.append(f"no {resolved.workload.phase} with {resolved.engine.name} was measured; {wider}")
+    if "pair" in parts:
+        slower = np.expm1(shipped().time["pair"].above)
         notes.append(
-            f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured; the interval is 1.5 times "
-            "as wide as that of measured GPUs and engines"
-        )
-    if resolved.workload.phase not in ("train", "forward") and not served:
-        notes.append(
-            f"too few runs of {resolved.workload.phase} with {resolved.engine.name} on such GPUs were measured; the "
-            "interval is 1.5 times as wide as the measurements alone suggest"
+            f"no {resolved.workload.phase} with {resolved.engine.name} on {resolved.architecture.name} was measured: software "
+            f"takes time to use a chip, and one pair in ten that was new so far was {slower:.0%} slower than predicted or more"
         )
     return notes
+
+
+def _fresh(parts: Mapping[str, Any]) -> bool:
+    return "card" in parts or "architecture" in parts
 
 
 def _unpriced(resolved: Resolved) -> list[str]:

@@ -27,7 +27,7 @@ def _rows() -> tuple[dict[str, Any], ...]:
 
 
 def published() -> list[dict[str, Any]]:
-    """Return the scores of held-out rows by set of measurements and source; source ``all``: of the whole set.
+    """Return the scores of rows whose source was left out of the fits, by set and source; source ``all``: of the whole set.
 
     Errors are shares of what was measured; rank and coverage are None where there is none.
     """

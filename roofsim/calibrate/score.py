@@ -54,7 +54,6 @@ GROUPINGS: Final[dict[str, Callable[[Prediction], str]]] = {
     "family": lambda row: row.case.family,
     "precision": lambda row: row.case.precision,
     "regime": lambda row: row.case.regime,
-    "rows": lambda row: "may be fitted" if row.case.fits else "held out",
 }
 
 
@@ -123,11 +122,6 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Ro
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return dict(sorted(groups.items()))
-
-
-def held_out(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows that no constant was fitted to."""
-    return [row for row in rows if not row.case.fits]
 
 
 def fitted(rows: Iterable[Row]) -> list[Row]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.analyze.distance import apart_from, spread
+from roofsim.analyze.intervals import around
 from roofsim.analyze.verdicts import ABOUT_EQUAL, pace_verdict, ratio_interval
 from roofsim.compare.rows import Lead
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
@@ -175,21 +177,18 @@ def _lead(rows: Sequence[Row], value: Value) -> Lead | None:
 
 
 def _interval_of_ratio(first: Row, second: Row, factor: float) -> tuple[float, float] | None:
-    """Return the 80 % interval of a factor between figures that go with the inverse of the step, as speeds and costs do."""
-    ends = [_relative_ends(row) for row in (second, first)]
-    if ends[0] is None or ends[1] is None:
+    """Return the 80 % interval of a factor between figures that go with the inverse of the step, as speeds and costs do.
+
+    What errs alike in both runs cancels.
+    """
+    if first.result is None or second.result is None:
         return None
+    terms = first.result.interval_terms, second.result.interval_terms
+    if not all(terms):
+        return None
+    ends = [around(1.0, *spread(apart_from(own, others))) for own, others in (terms[::-1], terms)]
     low, high = ratio_interval((1.0, ends[0]), (1.0, ends[1]))
     return factor * low, factor * high
-
-
-def _relative_ends(row: Row) -> tuple[float, float] | None:
-    """Return the ends of the interval of a row's step, over the step."""
-    step, result = row.step_time, row.result
-    if result is None or result.step_time_interval is None or not step:
-        return None
-    low, high = result.step_time_interval
-    return low / step, high / step
 
 
 # -- words --------------------------------------------------------------------------------------------------------------

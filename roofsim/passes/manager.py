@@ -235,6 +235,7 @@ def training_passes(
         # Last of the step proper: everything that runs is known.
         passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
     passes += gathers  # of gradients
+    passes += _quantised(precision, engine)  # once everything stands that reads wide results
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
@@ -247,6 +248,16 @@ def _partition(engine: Engine) -> list[Pass]:
     from roofsim.passes.partition import Partition
 
     return [Partition(only_layers=engine.fusion.compiled == "layers")]
+
+
+def _quantised(precision: Precision, engine: Engine) -> list[Pass]:
+    """Return the pass that puts conversions to narrow types into the kernels before them, where the engine's do so."""
+    norms, activations = engine.fusion.quantised_norms, precision.operands in engine.fusion.quantised_activations
+    if precision.operands is None or not (norms or activations):
+        return []
+    from roofsim.passes.kernels.quantised_results import QuantiseResults
+
+    return [QuantiseResults(norms=norms, activations=activations)]
 
 
 def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:

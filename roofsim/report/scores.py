@@ -117,6 +117,6 @@ def print_published(console: Console, rows: Sequence[dict[str, Any]]) -> None:
         )
     console.print(table)
     console.print(
-        "Published measurements that no constant was fitted to. Errors are |predicted / measured - 1|; bias above zero: more is "
-        f"predicted than was measured. {PAGE} of the repository says more; your own: roofsim validate FILE.jsonl"
+        "Published measurements, each predicted without its source in the fits. Errors are |predicted / measured - 1|; bias above "
+        f"zero: more is predicted than was measured. {PAGE} of the repository says more; your own: roofsim validate FILE.jsonl"
     )

@@ -1,10 +1,12 @@
-"""Say how far the times of a server may be off: 80 % ranges from published measurements."""
+"""Say how far the times of a server may be off: 80 % ranges from published measurements, out of fold."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
+from roofsim.analyze.distance import parts_of, spread, time_amounts, traits_of_server
+from roofsim.analyze.intervals import around
+from roofsim.spec.constants.intervals import shipped
 
 if TYPE_CHECKING:
     from roofsim.serve.load import Steady
@@ -12,27 +14,28 @@ if TYPE_CHECKING:
 
 
 def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
-    """Return the 80 % range of a time per token; half as wide again where nothing like it was measured."""
-    width = resolved.constants.physics[f"token_width_{_kind(resolved)}"]
-    if resolved.hardware_changed or not resolved.architecture.measured:
-        width *= resolved.constants.physics["unmeasured_width"]
-    return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
+    """Return the 80 % range of a time per token."""
+    return _range(seconds, resolved, "time_per_output_token")
 
 
 def rate_range(rate: float, resolved: Resolved) -> tuple[float, float]:
-    """Return the 80 % range of the most requests per second: as far as the time per token may be off, the other way round."""
-    low, high = token_range(1.0, resolved)
+    """Return the 80 % range of the most requests per second: as far as the time that a token takes then may be off."""
+    low, high = _range(1.0, resolved, "output_tokens_per_second")
     return rate / high, rate / low
 
 
+def _range(value: float, resolved: Resolved, figure: str) -> tuple[float, float]:
+    intervals = shipped()
+    counted = time_amounts(traits_of_server(resolved, figure), intervals)
+    return around(value, *spread(parts_of(counted, intervals.ends("time"))))
+
+
 def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]:
-    """Return the range of the time to the first token, from a server without other prompts to one where they bunch."""
-    mean, physics = steady.time_to_first_token, resolved.constants.physics
-    less = physics[f"first_token_less_{_kind(resolved)}"]
-    low = max(steady.first_token_low / less, mean / physics["first_token_below_mean"])
-    high = max(steady.first_token_high, physics["first_token_above_mean"] * mean)
-    return low, min(high, physics["first_token_widest"] * low)
+    """Return the 80 % range of the time to the first token.
 
-
-def _kind(resolved: Resolved) -> str:
-    return "experts" if resolved.model.traits().experts else "dense"
+    It reaches at least from a server without other prompts to one where they bunch, as far as that is likely.
+    """
+    widest = resolved.constants.physics["first_token_widest"]
+    low, high = _range(steady.time_to_first_token, resolved, "time_to_first_token")
+    low = min(low, max(steady.first_token_low, high / widest))
+    return low, max(high, min(steady.first_token_high, widest * low))

@@ -38,7 +38,7 @@ def test_the_list_names_every_subject(evidence):
     ("arguments", "words"),
     [
         (("score", "stpes"), ("unknown subject 'stpes'", "Did you mean 'steps'?")),
-        (("ablate", "memory"), ("memory has no 'ablate'", "Subjects with it: multi-gpu.", "score, fit, page")),
+        (("ablate", "memory"), ("memory has no 'ablate'", "Subjects with it: multi-gpu.", "score, page")),
         (
             ("score", "memory", "--transfer"),
             ("`evidence score memory` has no --transfer", "Subjects with it: kernels, collectives"),
@@ -62,7 +62,7 @@ def test_scores_and_rows_of_one_source(evidence):
     code, out, _ = evidence("score", "steps", "--source", "dle-tf")
     assert code == 0
     assert "| dle-tf |" in out
-    assert "may be fitted (every third" in out
+    assert "by constants that never saw its source" in out
     _, out, _ = evidence("score", "steps", "--source", "dle-tf", "--csv")
     assert out.startswith("name,source,gpu,measured,predicted,error,low,high,fitted")
 
@@ -112,3 +112,14 @@ def test_all_fits_run_in_their_order_and_only_to_be_written(evidence, monkeypatc
         code, _, error = evidence("fit", *arguments)
         assert code == 2
         assert words in error
+
+
+def test_transfers_are_those_of_a_subjects_sets(evidence, monkeypatch):
+    ran = []
+    monkeypatch.setattr("roofsim_evidence.left_out.verbs.transfer", lambda sets: ran.append(sets) or "done")
+    assert evidence("fit", "inference", "--transfer")[:2] == (0, "done\n")
+    assert evidence("fit", "steps", "--transfer")[0] == 0
+    assert ran == [("inference", "servers"), ("steps",)]
+    code, _, error = evidence("fit", "inference")
+    assert code == 2
+    assert "inference has no 'fit'" in error

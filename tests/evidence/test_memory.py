@@ -7,20 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from roofsim.analyze.intervals import memory_intervals
+from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
 from roofsim.calibrate.score import grouped, score
 from roofsim.evaluate import evaluate
-from roofsim.spec import catalog
-from roofsim.spec.constants import memory_spreads
-from roofsim.spec.constants.physics import shipped_physics
 from roofsim_evidence.memory.cases import SHORT, load_memory_cases, predict_all, stated
 from roofsim_evidence.memory.notes import note
 from roofsim_evidence.memory.page import PATH, page
-from roofsim_evidence.memory.widths import text_of, widths
 from roofsim_evidence.places import measurements
-from tests.surely import sure
 
 CASES = load_memory_cases()
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,10 +50,8 @@ def test_every_source_is_described():
         assert f"`{source}`" in readme
 
 
-def test_a_third_may_be_fitted_and_no_row_apart():
-    known = [case for case in CASES if not case.apart]
-    assert sum(case.fits for case in CASES) == math.ceil(len(known) / 3)
-    assert not any(case.fits for case in CASES if case.apart)
+def test_no_row_apart_may_be_fitted():
+    assert all(case.fits is not bool(case.apart) for case in CASES)
 
 
 def test_predictions_are_held_against_what_was_measured(rows):
@@ -75,18 +68,8 @@ def test_errors_do_not_grow(rows):
     assert score(sources["torchtitan"]).mean <= 0.06
     for name, members in sources.items():
         assert score(members).median <= (0.25 if name == "megatron-bridge" else 0.1), name
-    held = [row for row in stated(rows) if not row.case.fits]
-    assert 0.75 <= sure(score(held).coverage) <= 0.85
-
-
-def test_shipped_widths_are_those_of_the_rows(rows):
-    spreads = memory_spreads.shipped()
-    for regime, parts in widths(rows).items():
-        shipped = spreads.widths(regime).model_dump()
-        assert shipped == pytest.approx(parts, rel=0.05)
-        engines = {row.case.engine for row in rows if row.case.regime == regime}
-        assert set(spreads.engines[regime]) == engines <= set(catalog.names("engine"))
-    assert "schema: 1" in text_of(rows)
+    # A user's interval also holds what nobody had in sight; that of a source left out is held to 75 to 85 % in test_intervals.
+    assert score(stated(rows)).coverage >= 0.75
 
 
 def test_the_page_is_that_of_the_rows(rows):
@@ -103,7 +86,8 @@ def test_engines_that_nobody_measured_have_wider_intervals():
         memory = memory_of(evaluate(resolved))
         low, high = memory_intervals(memory, resolved)["allocated_peak"]
         spans.append(math.log(high / low))
-    assert spans[1] == pytest.approx(spans[0] * shipped_physics()["unmeasured_width"])
+        assert memory_is_measured(resolved) is (engine == "torchtitan")
+    assert spans[1] > 1.02 * spans[0]
 
 
 def test_every_row_of_the_worst_has_words(rows):

@@ -5,18 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.spec.constants.many_gpus import ManyGpus, shipped
-from roofsim.spec.reading.source import from_mapping
-from roofsim.spec.reading.validate import validate
-from roofsim_evidence.multi_gpu.cases import load_multi_cases, measured_cases, splits_model
+from roofsim_evidence.multi_gpu.cases import load_multi_cases, measured_cases
 from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LABELS, LATER
 from roofsim_evidence.multi_gpu.page import group_of, page
-from roofsim_evidence.multi_gpu.widths import text_of, widths
 from roofsim_evidence.steps.cases import predict_step, predict_steps
 
 CASES = load_multi_cases()
 MEASURED = measured_cases()
-SOME = [case for case in MEASURED if case.fits][::12] + [case for case in MEASURED if not case.fits][::20]
+SOME = MEASURED[::18]
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +20,9 @@ def rows():
     return predict_steps(SOME)
 
 
-def test_every_third_measured_case_may_be_fitted():
+def test_measured_steps_of_described_software_may_be_fitted():
     assert len(MEASURED) < len(CASES)
-    described = [case for case in MEASURED if case.source not in (*FOREIGN, *LATER)]
-    assert sum(case.fits for case in described) == -(-len(described) // 3)
-    assert not any(case.fits for case in CASES if case.source in (COMPOSED, *FOREIGN, *LATER))
+    assert all(case.fits is (case.source not in (COMPOSED, *FOREIGN, *LATER)) for case in CASES)
     assert {case.source for case in CASES} == set(LABELS)
 
 
@@ -41,21 +35,6 @@ def test_predictions_are_within_a_factor_of_measurements(rows):
     """But for a source whose own releases differ by 77 % with nothing else changed (evidence/measurements/README.md)."""
     held = [row for row in rows if row.case.source != "megatron-bridge-experts"]
     assert all(abs(np.log1p(row.error)) < np.log(1.6) for row in held), [(row.case.name, row.error) for row in held]
-
-
-def test_intervals_are_at_least_those_of_measured_layouts(rows):
-    for row in rows:
-        table = shipped()
-        width = table.model_parallel if splits_model(row.case) else table.sharded
-        if row.case.scenario["hardware"]["gpus"] > 1:
-            assert row.interval[0] <= row.predicted * np.exp(-width) * 1.001
-
-
-def test_files_are_what_the_schema_reads(rows):
-    import yaml
-
-    read = validate(ManyGpus, from_mapping(yaml.safe_load(text_of(rows)), "written"))
-    assert read.sharded == widths(rows)["sharded"]
 
 
 def test_page_has_a_line_for_every_set(rows):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,15 @@ import numpy as np
 import pytest
 
 from roofsim.calibrate.cases import Case
-from roofsim.calibrate.score import GROUPINGS, coverage_band, fitted, grouped, held_out, score, spearman
-from roofsim_evidence.steps import scorecard as scorecards
+from roofsim.calibrate.score import GROUPINGS, coverage_band, grouped, score, spearman
+from roofsim_evidence.folds.files import read
 from roofsim_evidence.steps.baseline import fit_baseline
-from roofsim_evidence.steps.cases import StepPrediction, load_cases, predict_step
+from roofsim_evidence.steps.cases import UNFITTED, StepPrediction, load_cases, predict_step
 from roofsim_evidence.steps.comparisons import rank_cards, software_ages
 from roofsim_evidence.steps.notes import note
 from roofsim_evidence.steps.page import page
 from roofsim_evidence.steps.plots import draw
-from roofsim_evidence.steps.scorecard import read_left_out, scorecard, write_left_out
-from tests.conftest import GOLDEN
+from roofsim_evidence.steps.scorecard import scorecard
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 
@@ -92,18 +90,14 @@ def test_the_band_around_the_nominal_coverage():
     assert coverage_band(2000)[1] - coverage_band(2000)[0] < high - low
 
 
-def test_the_draw_of_rows_is_a_third_of_every_source():
+def test_sources_are_fitted_whole_or_not_at_all():
     cases = load_cases()
-    share = sum(case.fits for case in cases) / len(cases)
-    assert 0.28 < share < 0.38
     for source in {case.source for case in cases}:
-        own = [case.fits for case in cases if case.source == source]
-        assert 0.25 < sum(own) / len(own) < 0.42
+        assert {case.fits for case in cases if case.source == source} == {source not in UNFITTED}
 
 
 def test_groups_hold_every_row_once():
     rows = [row_of(1.0, case) for case in load_cases()]
-    assert len(held_out(rows)) + len(fitted(rows)) == len(rows)
     for key in GROUPINGS.values():
         assert sum(len(members) for members in grouped(rows, key).values()) == len(rows)
 
@@ -115,10 +109,19 @@ def _of_fit(fits, count, **changes):
 
 def test_the_baseline_sees_fitted_rows_only():
     used = [row_of(1.0, case, ideal=0.5) for case in _of_fit(True, 3)]
-    scored = [row_of(1.0, case, ideal=0.1) for case in _of_fit(False, 5)]
+    scored = [row_of(1.0, case, ideal=0.1) for case in _of_fit(False, 5, source="timm-infer")]
     baseline = fit_baseline([*used, *scored])
     assert baseline.overall == pytest.approx(0.5)
     assert baseline.seconds(scored) == pytest.approx([0.2] * 5)
+
+
+def test_the_baseline_of_a_row_never_saw_its_publisher():
+    rows = [
+        row_of(1.0, case, ideal=share)
+        for source, share in (("timm-train", 0.5), ("timm-infer", 0.5), ("dle", 0.25))
+        for case in _of_fit(True, 2, source=source)
+    ]
+    assert fit_baseline(rows).seconds(rows) == pytest.approx([2.0] * 4 + [0.5] * 2)
 
 
 def test_a_family_without_fitted_rows_takes_the_overall_constant():
@@ -156,16 +159,6 @@ def test_equal_scenarios_of_two_versions_are_one_line():
     (age,) = software_ages(rows)
     assert age.spread == pytest.approx(0.2)
     assert list(age.measured) == ["2020 pytorch", "2022 pytorch"]
-
-
-def test_predictions_without_the_card_hold_until_a_shipped_one_moves(tmp_path, monkeypatch):
-    monkeypatch.setattr(scorecards, "left_out_path", lambda: tmp_path / "cards_out.csv")
-    rows = [row_of(1.0, case_of("a")), row_of(2.0, case_of("b"))]
-    assert read_left_out(rows) == {}
-    write_left_out([row.case.name for row in rows], [row.predicted for row in rows], [1.5, 2.5])
-    assert read_left_out(rows) == {"a": 1.5, "b": 2.5}
-    assert read_left_out([rows[0], replace(rows[1], predicted=2.02)]) == {}
-    assert read_left_out([*rows, row_of(1.0, case_of("c"))]) == {}
 
 
 @pytest.fixture(scope="module")
@@ -220,30 +213,10 @@ def test_a_shipped_case_is_predicted():
     assert abs(row.error) < 0.5
 
 
-def test_the_written_page_is_of_the_shipped_predictions():
-    with (GOLDEN / "steps.csv").open(encoding="utf-8", newline="") as file:
-        before = {row["name"]: float(row["predicted"]) for row in csv.DictReader(file)}
-    errors = [abs(before[case.name] / case.measured - 1.0) for case in load_cases() if not case.fits]
-    line = re.search(r"^\| held out \| (\d+) \| ([\d.]+) % \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_written_page_is_of_what_is_stored():
+    stored = read("steps")
+    errors = [abs(stored[case.name].left_out["source"] / case.measured - 1.0) for case in load_cases()]
+    line = re.search(r"^\| all \| (\d+) \| ([\d.]+) % \| [\d.]+ % \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
     assert int(line[1]) == len(errors)
-    # Predictions may have moved by the half per cent that the stored ones allow.
     assert abs(float(line[2]) - 100.0 * float(np.median(errors))) < 0.6, "`make accuracy` writes docs/accuracy.md"
-
-
-def test_each_card_is_fitted_without(monkeypatch):
-    from roofsim_evidence.steps import fit as steps
-
-    cases = [case for case in load_cases() if case.source in ("dle", "timm-train")]
-    seen = []
-
-    def without(table, start, **_):
-        seen.append(set(table.gpus))
-        return steps.StepFit(start, np.zeros(len(table.measured)))
-
-    monkeypatch.setattr(steps, "fit_steps", without)
-    seconds = scorecards.predict_left_out(cases)
-    cards = sorted({case.gpu for case in cases})
-    assert len(seconds) == len(cases)
-    assert len(seen) == len(cards)
-    assert all(card not in others for card, others in zip(cards, seen, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roofsim_evidence.steps.scorecard import MOVED
+from roofsim_evidence.folds.files import MOVED
 from tests.golden.predictions import FILES, stored
 
 

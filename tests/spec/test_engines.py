@@ -168,6 +168,8 @@ OTHER = {
     "narrow_gradient_type": "fp32",
     "tiled_not_in": ["fp4"],
     "expert_exchange": "tokens",
+    "quantised_norms": True,
+    "quantised_activations": ["fp8"],
     "communication_pools": True,
     "runtime_memory": "1 GiB",
     "workspace_per_token": 3.0,

@@ -71,7 +71,7 @@ def test_versions_take_defaults_back_in_the_order_in_which_they_came():
 
 
 def test_flags_over_the_bare_library_are_the_recipes_defaults():
-    flags = "megatron-core+bare+fused-loss+tp-overlap"
+    flags = "megatron-core+bare+fused-loss+tp-overlap+quantised-activations"
     said = trained(flags, {"compute": "fp8", "parameters": "fp8", "gradients": "bf16"})
     stated, plain = run(said), run(trained())
     assert stated.step_time == pytest.approx(plain.step_time, rel=1e-12)

@@ -9,7 +9,7 @@ from roofsim.calibrate.cases import BYTES
 from roofsim.calibrate.predict import Prediction, predict_case
 from roofsim.errors import NoDataError, SpecError
 from roofsim.records import replace
-from roofsim_evidence.cases import load, with_thirds
+from roofsim_evidence.cases import fittable, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +29,8 @@ SHORT: Final = {
 
 @cache
 def load_inference_cases() -> tuple[Case, ...]:
-    """Return all measurements of inference, in the order of the file; every third may be fitted."""
-    return with_thirds(load("inference"))
+    """Return all measurements of inference, in the order of the file; all may be fitted."""
+    return fittable(load("inference"))
 
 
 def predict_inference(case: Case) -> Prediction | str:

@@ -1,36 +1,27 @@
-"""Fit constants of engines to the rows that may be fitted: with all cards, or without each in turn.
-
-Without a card, a fit shows how far the constants carry to one that nobody measured.
-"""
+"""Fit constants of engines to measured passes: to all that may be fitted, or to those that a fold leaves."""
 
 from __future__ import annotations
 
-import csv
-import io
 from copy import deepcopy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.api import resolve
 from roofsim.calibrate.cases import STEP_TIME
 from roofsim.evaluate import evaluate
-from roofsim.output import save_text
 from roofsim.records import dataclass
 from roofsim_evidence.inference.cases import load_inference_cases
-from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
 
-#: Range of a constant around its shipped value.
-BOUNDS: Final = (0.4, 2.5)
-#: Step of a numerical derivative, rounds of the fit, and the logarithmic error from which a row counts less.
-STEP, ROUNDS, SOFT = 0.02, 8, 0.05
+#: Factors on a constant at which rows are priced, and the logarithmic error from which a row counts less.
+GRID: Final = (0.4, 0.65, 1.0, 1.55, 2.5)
+SOFT: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +46,6 @@ FITS: Final = (
 )
 
 
-def left_out_path() -> Path:
-    """Return the file of predictions by constants that never saw the card."""
-    return measurements() / "inference_without_card.csv"
-
-
-def read_left_out() -> dict[str, tuple[float, float]]:
-    """Return name -> shipped prediction at the time, and prediction without the card."""
-    with left_out_path().open(encoding="utf-8", newline="") as file:
-        return {row["name"]: (float(row["shipped"]), float(row["card_left_out"])) for row in csv.DictReader(file)}
-
-
 def shipped_facts(fit: EngineFit) -> Array:
     """Return the shipped values of the constants."""
     from roofsim.spec.engine.schema import catalog_engine
@@ -74,62 +54,89 @@ def shipped_facts(fit: EngineFit) -> Array:
     return np.array([float(engine.fact(name)) for name in fit.facts])
 
 
+def with_facts(scenario: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scenario whose engine has other constants: path -> value; a share is at most 1, a number of launches at least 1."""
+    changed: dict[str, Any] = deepcopy(dict(scenario))
+    stated = changed["workload"].setdefault("engine_facts", {})
+    for path, value in facts.items():
+        if path.endswith("_share"):
+            stated[path] = min(float(value), 1.0)
+        elif path.endswith("_launches"):
+            stated[path] = max(float(value), 1.0)
+        elif path.endswith("_time"):
+            stated[path] = f"{float(value)!r} s"
+        else:
+            stated[path] = value
+    return changed
+
+
 def predict(case: Case, fit: EngineFit, values: Array) -> float:
     """Predict a case with other constants."""
-    scenario = deepcopy(case.scenario)
-    facts = scenario["workload"].setdefault("engine_facts", {})
-    for path, value in zip(fit.facts, values, strict=True):
-        if path.endswith("_share"):
-            facts[path] = min(float(value), 1.0)
-        else:
-            facts[path] = f"{float(value)!r} s" if path.endswith("_time") else float(value)
-    return float(evaluate(resolve(scenario)).step.step)
+    facts = dict(zip(fit.facts, values.tolist(), strict=True))
+    return float(evaluate(resolve(with_facts(case.scenario, facts))).step.step)
 
 
-def fitted_without(card: str | None, fit: EngineFit, cases: Sequence[Case]) -> Array:
-    """Return the constants fitted to the rows that may be fitted, but those of a card; None: to all of them."""
-    from scipy.optimize import least_squares
+@dataclass(frozen=True)
+class PricedFacts:
+    """Rows of an engine's regime, priced with one constant at a time changed.
 
-    start = shipped_facts(fit)
-    mine = [case for case in cases if case.fits and case.gpu != card]
+    Attributes
+    ----------
+    start
+        The shipped constants.
+    logs
+        Predicted over measured, as logarithms: an axis for rows, one for constants, one for `GRID`.
+    """
 
-    def errors(factors: Array) -> Array:
-        return np.array([np.log(predict(case, fit, start * factors) / case.measured) for case in mine])
+    fit: EngineFit
+    cases: tuple[Case, ...]
+    start: Array
+    logs: Array
 
-    solution = least_squares(
-        errors, np.ones(len(start)), bounds=BOUNDS, loss="soft_l1", f_scale=SOFT, diff_step=STEP, max_nfev=ROUNDS
-    )
-    best: Array = start * solution.x
-    return best
+    def fitted(self, left_out: Callable[[Case], bool] = lambda _: False) -> dict[str, float] | None:
+        """Return the constants that fit the rows best, of those that are not left out; None where none is left.
+
+        The logarithm of a time is taken as a sum of what each constant does to it alone.
+        """
+        from scipy.interpolate import PchipInterpolator
+        from scipy.optimize import least_squares
+
+        kept = np.array([not left_out(case) for case in self.cases], dtype=bool)
+        if not kept.any():
+            return None
+        rows = self.logs[kept]
+        centre = rows[:, 0, GRID.index(1.0)]
+        curves = [PchipInterpolator(np.log(GRID), rows[:, index], axis=1) for index in range(len(self.start))]
+
+        def errors(factors: Array) -> Array:
+            apart = [curve(np.log(factor)) - centre for curve, factor in zip(curves, factors, strict=True)]
+            total: Array = centre + np.sum(apart, axis=0)
+            return total
+
+        solution = least_squares(
+            errors, np.ones(len(self.start)), bounds=(GRID[0], GRID[-1]), loss="soft_l1", f_scale=SOFT
+        )
+        return dict(zip(self.fit.facts, (self.start * solution.x).tolist(), strict=True))
+
+
+def priced(fit: EngineFit) -> PricedFacts:
+    """Price the rows of an engine's regime with each constant at all factors of the grid."""
+    start, cases = shipped_facts(fit), cases_of(fit)
+    logs = np.empty((len(cases), len(start), len(GRID)))
+    for row, case in enumerate(cases):
+        logs[row] = np.log(predict(case, fit, start) / case.measured)
+        for index, column in np.ndindex(len(start), len(GRID)):
+            if GRID[column] != 1.0:
+                values = np.where(np.arange(len(start)) == index, start * GRID[column], start)
+                logs[row, index, column] = np.log(predict(case, fit, values) / case.measured)
+    return PricedFacts(fit, tuple(cases), start, logs)
 
 
 def cases_of(fit: EngineFit) -> list[Case]:
-    """Return the rows of an engine's regime on one GPU."""
+    """Return the rows of an engine's regime on one GPU, of those that may be fitted."""
     return [
         case
         for case in load_inference_cases()
-        if case.software == fit.engine and case.regime == fit.regime and case.gpus == 1 and case.quantity == STEP_TIME
+        if case.fits
+        and (case.software, case.regime, case.gpus, case.quantity) == (fit.engine, fit.regime, 1, STEP_TIME)
     ]
-
-
-def fitted_facts(fit: EngineFit) -> dict[str, float]:
-    """Return the constants of an engine as all cards' rows decide them."""
-    return dict(zip(fit.facts, fitted_without(None, fit, cases_of(fit)).tolist(), strict=True))
-
-
-def write_left_out(report: Callable[[str], None]) -> None:
-    """Fit without every card in turn, and store the predictions of its rows."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("name", "shipped", "card_left_out"))
-    for fit in FITS:
-        cases = cases_of(fit)
-        for card in sorted({case.gpu for case in cases}):
-            values = fitted_without(card, fit, cases)
-            facts = dict(zip(fit.facts, values.tolist(), strict=True))
-            report(f"{fit.engine} {fit.regime} without {card}: {facts}")
-            for case in cases:
-                if case.gpu == card:
-                    pair = predict(case, fit, shipped_facts(fit)), predict(case, fit, values)
-                    writer.writerow((case.name, *(f"{seconds:.6g}" for seconds in pair)))
-    save_text(left_out_path(), file.getvalue())

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.calibrate.cases import BYTES, SERVED
-from roofsim.calibrate.score import grouped, held_out, score
+from roofsim.calibrate.score import grouped, score
+from roofsim_evidence.columns import out_of_fold
 from roofsim_evidence.inference.cases import SHORT
-from roofsim_evidence.inference.fit import read_left_out
 from roofsim_evidence.inference.notes import LABELS
-from roofsim_evidence.inference.widths import times
+from roofsim_evidence.inference.times import times
 from roofsim_evidence.markdown import table
 from roofsim_evidence.pages import DocsPage, filled
-from roofsim_evidence.steps.scorecard import MOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,18 +27,21 @@ if TYPE_CHECKING:
 
 PATH: Final = "docs/inference-accuracy.md"
 WORST: Final = 15
-HEADS: Final = ("group", "n", "median", "held out", "mean", "p90", "bias", "rank", "in interval")
+HEADS: Final = ("group", "n", "median", "mean", "p90", "bias", "rank", "in interval")
 
 
-def page(rows: Rows, unpriced: Unpriced) -> DocsPage:
-    """Return the page."""
+def page(shipped: Rows, unpriced: Unpriced) -> DocsPage:
+    """Return the page; its rows are predicted without their sources, where that is stored."""
+    columns = [out_of_fold("inference", times(shipped)), out_of_fold("servers", served(shipped))]
+    left_out = {row.case.name: row for one in columns for row in one.left_out.get("source", one.shipped)}
+    rows = [left_out.get(row.case.name, row) for row in shipped]
     timed = times(rows)
     one, many = [row for row in timed if row.case.gpus == 1], [row for row in timed if row.case.gpus > 1]
     text = filled(
         "inference-accuracy.md",
         total=len(rows) + len(unpriced),
         priced=len(rows),
-        servers=sum(row.case.quantity in SERVED for row in rows),
+        servers=len(served(rows)),
         waiting=len(unpriced),
         fitted=sum(row.case.fits for row in rows),
         engines=scores(one, lambda row: f"{row.case.software}, {row.case.regime}"),
@@ -48,7 +50,9 @@ def page(rows: Rows, unpriced: Unpriced) -> DocsPage:
         sources=scores(timed, lambda row: f"{LABELS[row.case.source]}, quality {row.case.grade}"),
         cards=scores(one, lambda row: f"{row.architecture}, {row.case.software}, {row.case.regime}"),
         served=_servers(rows),
-        left_out=_left_out(timed),
+        about=" ".join(one.about for one in columns if one.about),
+        left_out=columns[0].table(),
+        servers_left_out=columns[1].table(),
         memory=scores(
             [row for row in rows if row.case.quantity in BYTES],
             lambda row: f"{row.case.software}, {SHORT[row.case.quantity]}",
@@ -59,6 +63,11 @@ def page(rows: Rows, unpriced: Unpriced) -> DocsPage:
     return DocsPage(path=PATH, text=text)
 
 
+def served(rows: Rows) -> list[Prediction]:
+    """Return the rows of servers."""
+    return [row for row in rows if row.case.quantity in SERVED]
+
+
 def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
     """Return the table of scores by group, and of all rows."""
     groups = [*grouped(rows, key).items(), ("all", list(rows))] if rows else []
@@ -66,12 +75,10 @@ def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
 
 
 def _cells(name: str, rows: Rows) -> tuple[str, ...]:
-    scored, held = score(rows), held_out(rows)
-    rest = f"{score(held).median:.1%}" if held else ""
-    inside = score(held).coverage if held else None
+    scored = score(rows)
     rank = "" if scored.rank is None else f"{scored.rank:.2f}"
-    covered = "" if inside is None else f"{inside:.0%}"
-    errors = (f"{scored.median:.1%}", rest, f"{scored.mean:.1%}", f"{scored.p90:.1%}", f"{scored.bias:+.1%}")
+    covered = "" if scored.coverage is None else f"{scored.coverage:.0%}"
+    errors = (f"{scored.median:.1%}", f"{scored.mean:.1%}", f"{scored.p90:.1%}", f"{scored.bias:+.1%}")
     return (name, str(scored.n), *errors, rank, covered)
 
 
@@ -82,29 +89,10 @@ def _measured_as(key: Callable[[Prediction], str]) -> Callable[[Prediction], str
 
 def _servers(rows: Rows) -> str:
     """Return the scores of servers: time per token and to the first one at fixed concurrency, rates of saturated ones."""
-    served = [row for row in rows if row.case.quantity in SERVED]
-    kinds = grouped(served, _measured_as(lambda row: "experts" if row.experts else "dense"))
-    engines = grouped(served, _measured_as(lambda row: row.case.software))
-    return table(HEADS, [_cells(name, mine) for name, mine in (*kinds.items(), *engines.items())])
-
-
-def _left_out(rows: Rows) -> str:
-    """Return the scores of predictions by constants that never saw the card, where they belong to today's predictions."""
-    stored = read_left_out()
-    known = [row for row in rows if row.case.name in stored]
-    moved = [row for row in known if abs(stored[row.case.name][0] / row.predicted - 1.0) > MOVED]
-    if moved:
-        return (
-            f"{len(moved)} shipped predictions have moved since `evidence fit inference --transfer` ran; run it again."
-        )
-    cells = []
-    for name, mine in grouped(known, lambda row: f"{row.case.software}, {row.case.regime}").items():
-        with_card, without = score(mine), score(mine, [stored[row.case.name][1] for row in mine])
-        numbers = (f"{value:.1%}" for value in (with_card.median, without.median, without.p90))
-        cells.append((name, str(len({row.case.gpu for row in mine})), str(len(mine)), *numbers))
-    heads = ("engine, regime", "cards", "n", "median", "median without the card", "p90 without")
-    about = "Constants of engines without measured kernels, refitted without any row of the scored card."
-    return f"{about}\n\n{table(heads, cells)}"
+    mine = served(rows)
+    kinds = grouped(mine, _measured_as(lambda row: "experts" if row.experts else "dense"))
+    engines = grouped(mine, _measured_as(lambda row: row.case.software))
+    return table(HEADS, [_cells(name, members) for name, members in (*kinds.items(), *engines.items())])
 
 
 def _unpriced(unpriced: Unpriced) -> str:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.output import save_text
-from roofsim.spec.constants import inference_spreads
 from roofsim_evidence.inference import page as pages
 from roofsim_evidence.inference.cases import predict_all
-from roofsim_evidence.inference.widths import FILE, text_of, times
-from roofsim_evidence.places import constants
+from roofsim_evidence.inference.times import times
 
 if TYPE_CHECKING:
     from roofsim_evidence.pages import DocsPage
@@ -19,21 +16,6 @@ def score() -> str:
     """Return the errors by engine and regime."""
     rows, _ = predict_all()
     return pages.scores(times(rows), lambda row: f"{row.case.software}, {row.case.regime}")
-
-
-def fit(*, write: bool = False, transfer: bool = False) -> str:
-    """Fit the widths of intervals; `transfer`: fit engines' own constants without each card, and store the predictions."""
-    if transfer:
-        from roofsim_evidence.inference.fit import write_left_out
-
-        lines: list[str] = []
-        write_left_out(lines.append)
-        return "\n".join(lines)
-    text = text_of(predict_all()[0])
-    if write:
-        save_text(constants() / FILE, text)
-        inference_spreads.shipped.cache_clear()
-    return text
 
 
 def page() -> DocsPage:

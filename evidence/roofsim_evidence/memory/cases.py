@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.ledger import memory_of
 from roofsim.calibrate.predict import Prediction, prediction_of
 from roofsim.records import dataclass
-from roofsim_evidence.cases import digest, load, with_thirds
+from roofsim_evidence.cases import fittable, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,12 +40,8 @@ class MemoryPrediction(Prediction):
 
 @cache
 def load_memory_cases() -> tuple[Case, ...]:
-    """Return all published peaks, in the order of the file; every third with all settings stated may be fitted."""
-    return with_thirds(load("memory"), order=_order, drawn_from=lambda case: not case.apart)
-
-
-def _order(case: Case) -> tuple[str, ...]:
-    return (case.quantity, case.regime, case.source, digest(case))
+    """Return all published peaks, in the order of the file; those with all settings stated may be fitted."""
+    return fittable(load("memory"), lambda case: not case.apart)
 
 
 @cache

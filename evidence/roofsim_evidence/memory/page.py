@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.score import grouped, held_out, score
+from roofsim.calibrate.score import grouped, score
 from roofsim.report.scores import share
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import met, table
 from roofsim_evidence.memory.cases import SHORT, stated
 from roofsim_evidence.memory.notes import note
@@ -29,21 +30,22 @@ MEDIAN: Final = 0.1
 COVERED: Final = (0.75, 0.85)
 
 
-def page(rows: Rows) -> DocsPage:
-    """Return the page."""
+def page(shipped: Rows) -> DocsPage:
+    """Return the page; its rows are predicted without their sources, where that is stored."""
+    columns, rows = out_of_fold("memory", shipped), without("source", "memory", shipped)
     known = stated(rows)
-    held = held_out(known)
     text = filled(
         "memory-accuracy.md",
         rows=len(rows),
-        fitted=sum(row.case.fits for row in rows),
+        about=columns.about,
+        left_out=columns.table(),
         apart=len(rows) - len(known),
         goals=_goals(known),
         sources=scores(known),
         quantities=_scores(known, _quantity),
         separate=scores([row for row in rows if row.case.apart]),
-        inside=share(score(held).coverage),
-        intervals=_intervals(held),
+        inside=share(score(known).coverage),
+        intervals=_intervals(known),
         peers=_peers(known),
         number=WORST,
         worst=_worst(known),
@@ -71,12 +73,17 @@ def _scores(rows: Rows, key: Callable[[MemoryPrediction], tuple[str, str]]) -> s
 
 
 def _cells(members: Rows) -> tuple[str, ...]:
-    """Return the cells of a score; coverage is that of the rows to which no width was fitted."""
-    scored, held = score(members), held_out(members)
-    inside = score(held).coverage if held else None
+    """Return the cells of a score."""
+    scored = score(members)
     state = score(members, [row.state for row in members])
     errors = (scored.median, scored.mean, scored.p90, scored.worst)
-    return (str(scored.n), *map(share, errors), share(scored.bias, signed=True), share(inside), share(state.mean))
+    return (
+        str(scored.n),
+        *map(share, errors),
+        share(scored.bias, signed=True),
+        share(scored.coverage),
+        share(state.mean),
+    )
 
 
 def _goals(rows: Rows) -> str:
@@ -89,11 +96,9 @@ def _goals(rows: Rows) -> str:
         if name not in MEANS:
             value = score(members).median
             cells.append((f"`{name}`: median", f"<= {share(MEDIAN)}", share(value), met(value <= MEDIAN)))
-    inside = score(held_out(rows)).coverage or 0.0
+    inside = score(rows).coverage or 0.0
     low, high = COVERED
-    cells.append(
-        ("80 % intervals, rows that were not fitted", "75 % to 85 %", share(inside), met(low <= inside <= high))
-    )
+    cells.append(("80 % intervals, source left out", "75 % to 85 %", share(inside), met(low <= inside <= high)))
     return table(("rows", "goal", "now", "met"), cells, left=2)
 
 
@@ -112,9 +117,9 @@ def _peers(rows: Rows) -> str:
     return table(("tool", "repository", "rows", "its mean error", "roofsim's"), cells, left=3)
 
 
-def _intervals(held: Rows) -> str:
+def _intervals(rows: Rows) -> str:
     cells = []
-    for names, members in _groups(held, _quantity):
+    for names, members in _groups(rows, _quantity):
         spans = [(row.interval[1] / row.interval[0]) ** 0.5 - 1.0 for row in members if row.interval is not None]
         cells.append((*names, str(len(members)), share(float(np.median(spans))), share(score(members).coverage)))
     return table(("regime", "measured", "n", "half width", "inside"), cells, left=2)

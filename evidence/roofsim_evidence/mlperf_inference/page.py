@@ -30,7 +30,7 @@ LABELS: Final = {
 #: Factor beyond which a group counts as far off.
 FAR: Final = 1.6
 HEADS: Final = (
-    "groups",
+    "rows",
     "n",
     "groups",
     "machines",

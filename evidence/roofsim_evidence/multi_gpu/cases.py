@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from roofsim_evidence.cases import load, with_thirds
+from roofsim_evidence.cases import fittable, load
 from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LATER
 
 if TYPE_CHECKING:
@@ -17,8 +17,11 @@ SPLITS: Final = ("tensor", "pipeline", "context", "expert")
 
 @cache
 def load_multi_cases() -> tuple[Case, ...]:
-    """Return all steps of several GPUs, composed ones included, in the order of the file; every third may be fitted."""
-    return with_thirds(load("multi-gpu"), drawn_from=lambda case: case.source not in (COMPOSED, *FOREIGN, *LATER))
+    """Return all steps of several GPUs, composed ones included, in the order of the file.
+
+    Constants may be fitted to measured ones of software that an engine describes.
+    """
+    return fittable(load("multi-gpu"), lambda case: case.source not in (COMPOSED, *FOREIGN, *LATER))
 
 
 def measured_cases() -> list[Case]:

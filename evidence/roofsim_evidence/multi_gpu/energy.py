@@ -6,22 +6,25 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize_scalar
 
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-from roofsim.records import replace
+from roofsim.records import dataclass, replace
 from roofsim.units import humanize
 from roofsim_evidence.kernels.power import architecture_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from roofsim.calibrate.cases import Case
+    from roofsim.numeric import Array
     from roofsim.spec.resolve import Resolved
 
-#: How far a fit may go from the shipped energy, as a factor, and how closely it is searched for.
+#: How far a fit may go from the shipped energy, as a factor, at what factors steps are priced, and how closely it is searched for.
 RANGE: Final = (0.7, 1.4)
+GRID: Final = (0.7, 0.85, 1.0, 1.18, 1.4)
 CLOSE: Final = 0.005
 #: Logarithmic error from which a step counts by its error and no longer by the square of it.
 SOFT: Final = 0.02
@@ -29,41 +32,74 @@ SOFT: Final = 0.02
 SOURCES: Final = 2
 DIGITS: Final = 3
 
-Rows = list[tuple["Case", "Resolved"]]
-
 
 def product_energies(cases: Iterable[Case]) -> dict[str, float]:
     """Return the joules of a 16-bit FLOP of long products by architecture, fitted to the steps that may be fitted.
 
     Only architectures that state one and have steps of several sources are asked, with all other constants as they are shipped.
     """
-    rows: dict[str, Rows] = {}
+    return {name: energy for name, mine in priced(cases).items() if (energy := mine.fitted()) is not None}
+
+
+@dataclass(frozen=True)
+class PricedEnergies:
+    """Steps of one architecture, priced at several energies of its long products.
+
+    Attributes
+    ----------
+    shipped
+        The energy that the architecture's file states, joules.
+    logs
+        Predicted over measured, as logarithms: a row for each step, a column for each of `GRID`.
+    """
+
+    shipped: float
+    cases: tuple[Case, ...]
+    logs: Array
+
+    def fitted(self, left_out: Callable[[Case], bool] = lambda _: False) -> float | None:
+        """Return the energy that fits the steps best, of those that are not left out; None where none is left."""
+        kept = np.array([not left_out(case) for case in self.cases], dtype=bool)
+        if not kept.any():
+            return None
+        curves = PchipInterpolator(np.log(GRID), self.logs[kept], axis=1)
+        best = minimize_scalar(
+            lambda factor: _misfit(curves(np.log(factor))), bounds=RANGE, method="bounded", options={"xatol": CLOSE}
+        )
+        return float(f"{self.shipped * float(best.x):.{DIGITS}g}")
+
+
+def priced(cases: Iterable[Case]) -> dict[str, PricedEnergies]:
+    """Price the steps that may be fitted, by architecture, at all energies of the grid."""
+    rows: dict[str, list[tuple[Case, Resolved]]] = {}
     for case in cases:
         resolved = case.resolve()
         if case.fits and resolved.architecture.product_energy is not None:
             rows.setdefault(resolved.architecture.name, []).append((case, resolved))
-    return {
-        name: _fitted(mine) for name, mine in sorted(rows.items()) if len({one.source for one, _ in mine}) >= SOURCES
-    }
+    priced = {}
+    for name, mine in sorted(rows.items()):
+        if len({case.source for case, _ in mine}) < SOURCES:
+            continue
+        shipped = float(mine[0][1].architecture.product_energy or 0.0)
+        logs = [
+            [np.log(_seconds(resolved, shipped * factor) / case.measured) for factor in GRID] for case, resolved in mine
+        ]
+        priced[name] = PricedEnergies(shipped, tuple(case for case, _ in mine), np.array(logs))
+    return priced
 
 
-def _fitted(rows: Rows) -> float:
-    start = rows[0][1].architecture.product_energy
-    assert start is not None
-    shipped = float(start)
-    best = minimize_scalar(
-        lambda factor: _misfit(rows, shipped * factor), bounds=RANGE, method="bounded", options={"xatol": CLOSE}
-    )
-    return float(f"{shipped * float(best.x):.{DIGITS}g}")
+def with_energy(resolved: Resolved, energy: float) -> Resolved:
+    """Return a scenario whose architecture takes another energy for long products."""
+    return replace(resolved, architecture=resolved.architecture.model_copy(update={"product_energy": energy}))
 
 
-def _misfit(rows: Rows, energy: float) -> float:
+def _seconds(resolved: Resolved, energy: float) -> float:
+    return float(evaluate(with_energy(resolved, energy)).step.step)
+
+
+def _misfit(logs: Array) -> float:
     """Return the sum of errors, those of single odd steps not squared."""
-    logs = []
-    for case, resolved in rows:
-        architecture = resolved.architecture.model_copy(update={"product_energy": energy})
-        logs.append(np.log(float(evaluate(replace(resolved, architecture=architecture)).step.step) / case.measured))
-    return float(np.sum(np.sqrt(1.0 + np.square(np.array(logs) / SOFT)) - 1.0))
+    return float(np.sum(np.sqrt(1.0 + np.square(logs / SOFT)) - 1.0))
 
 
 def energy_line(energy: float) -> str:

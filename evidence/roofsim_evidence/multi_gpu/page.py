@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.score import grouped, held_out, score
+from roofsim.calibrate.score import grouped, score
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import table
 from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS, PEERS
 from roofsim_evidence.pages import DocsPage, filled
@@ -28,14 +29,16 @@ def group_of(row: StepPrediction) -> str:
     return f"{LABELS[case.source]}: {case.family}, {card}{narrow}"
 
 
-def page(rows: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> DocsPage:
-    """Return the page of measured rows, and of composed ones."""
-    held = held_out(rows)
-    sources = [*grouped(rows, lambda row: LABELS[row.case.source]).items(), ("all", list(rows)), ("held out", held)]
+def page(shipped: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> DocsPage:
+    """Return the page of measured rows, each predicted without its source where that is stored, and of composed ones."""
+    columns, rows = out_of_fold("multi-gpu", shipped), without("source", "multi-gpu", shipped)
+    sources = [*grouped(rows, lambda row: LABELS[row.case.source]).items(), ("all", list(rows))]
     text = filled(
         "multi-gpu-accuracy.md",
         total=len(rows),
-        fitted=len(rows) - len(held),
+        fitted=sum(row.case.fits for row in rows),
+        about=columns.about,
+        left_out=columns.table(),
         refused=sum(not row.fits for row in rows),
         sources=_scores("source", sources, PEERS),
         sets=_scores("sets", list(grouped(rows, group_of).items())),

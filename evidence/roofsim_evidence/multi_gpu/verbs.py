@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.output import save_text
-from roofsim.spec.constants import many_gpus
 from roofsim_evidence.multi_gpu import page as pages
 from roofsim_evidence.multi_gpu.cases import load_multi_cases, measured_cases
 from roofsim_evidence.multi_gpu.notes import COMPOSED
-from roofsim_evidence.multi_gpu.widths import FILE, text_of
-from roofsim_evidence.places import constants
 from roofsim_evidence.steps.cases import predict_steps
 
 if TYPE_CHECKING:
@@ -22,15 +18,6 @@ if TYPE_CHECKING:
 def score() -> str:
     """Return the errors by set."""
     return pages.sets(predict_steps(measured_cases()))
-
-
-def fit(*, write: bool = False) -> str:
-    """Fit the widths of intervals."""
-    text = text_of(predict_steps(measured_cases()))
-    if write:
-        save_text(constants() / FILE, text)
-        many_gpus.shipped.cache_clear()
-    return text
 
 
 def page() -> DocsPage:

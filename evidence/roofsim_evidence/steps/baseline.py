@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.kept import remembered
 from roofsim.records import dataclass
+from roofsim_evidence.folds.kinds import publisher_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -16,24 +18,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """Model FLOPs utilisation: of all rows that were fitted, and of each group of them.
+    """Model FLOPs utilisation: of all rows that may be fitted, and of each group of them.
 
     The card's dense peak is that of the precision the step computes in, as on the datasheet.
+
+    Attributes
+    ----------
+    fitted
+        The rows that may be fitted: group, publisher, utilisation.
     """
 
-    overall: float
-    groups: dict[str, float]
+    fitted: tuple[tuple[str, str, float], ...]
     key: Callable[[StepPrediction], str]
 
+    @property
+    def overall(self) -> float:
+        """The constant of all rows: the median of their own, which makes the absolute logarithmic error smallest."""
+        return float(np.median([value for _, _, value in self.fitted]))
+
+    @property
+    def groups(self) -> dict[str, float]:
+        """The constant of each group."""
+        names = sorted({group for group, _, _ in self.fitted})
+        return {name: float(np.median([value for group, _, value in self.fitted if group == name])) for name in names}
+
     def seconds(self, rows: Iterable[StepPrediction]) -> list[float]:
-        """Return the step times of rows; a group that had no fitted row takes the overall constant."""
-        return [row.ideal / self.groups.get(self.key(row), self.overall) for row in rows]
+        """Return the step times of rows, by constants of the other publishers; without any of its group, by those of all."""
+        return [row.ideal / self._without(self.key(row), publisher_of(row.case)) for row in rows]
+
+    @remembered
+    def _without(self, group: str, publisher: str) -> float:
+        others = [(name, value) for name, other, value in self.fitted if other != publisher]
+        mine = [value for name, value in others if name == group] or [value for _, value in others]
+        return float(np.median(mine)) if mine else self.overall
 
 
 def fit_baseline(rows: Sequence[StepPrediction], key: Callable[[StepPrediction], str] = lambda _: "") -> Baseline:
     """Fit an MFU to the rows that may be fitted; `key` gives each group of rows its own.
-
-    The constant is the median of the rows' own MFUs, which makes the absolute logarithmic error smallest.
 
     Raises
     ------
@@ -43,11 +64,7 @@ def fit_baseline(rows: Sequence[StepPrediction], key: Callable[[StepPrediction],
     usable = [row for row in rows if row.case.fits]
     if not usable:
         raise ValueError("a baseline needs rows that may be fitted")
-    utilizations: dict[str, list[float]] = {}
-    for row in usable:
-        utilizations.setdefault(key(row), []).append(_utilisation(row))
-    groups = {name: float(np.median(values)) for name, values in utilizations.items()}
-    return Baseline(overall=float(np.median([_utilisation(row) for row in usable])), groups=groups, key=key)
+    return Baseline(fitted=tuple((key(row), publisher_of(row.case), _utilisation(row)) for row in usable), key=key)
 
 
 def _utilisation(row: StepPrediction) -> float:

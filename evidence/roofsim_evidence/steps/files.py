@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import yaml
 
-from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-from roofsim.records import replace
 from roofsim.schema.base import BaseModel
 from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize
 from roofsim_evidence.places import constants as constants_folder
 from roofsim_evidence.steps.cases import load_cases
-from roofsim_evidence.steps.fit import fit_steps, leave_cards_out, usable
-from roofsim_evidence.steps.residuals import fit_spreads
-from roofsim_evidence.steps.scorecard import write_left_out
+from roofsim_evidence.steps.fit import fit_steps, usable
 from roofsim_evidence.steps.table import predict, step_table
 
 if TYPE_CHECKING:
@@ -32,26 +28,20 @@ HEAD: Final = f"""\
 """
 
 
-def fitted() -> tuple[Constants, dict[str, Array]]:
-    """Fit everything; return the constants, and the seconds of every step by them and by fits that never saw its card."""
+def fitted() -> Constants:
+    """Fit the constants to all steps that they may be fitted to."""
     cases, start = load_cases(), shipped()
     table = step_table(cases, list(start.classes))
     use = usable(cases, table)
     constants = rounded(fit_steps(table.only(use), start).constants)
-    seen = np.log(predict(table, constants) / table.measured)
-    unseen = np.log(leave_cards_out(table, use, start) / table.measured)
-    held = np.array([not case.fits for case in cases])
-    spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
+    logs = np.log(predict(table, constants) / table.measured)[use]
     notes = {
         "command": COMMAND,
-        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by "
-        "source, card, family, precision, software and a hash",
-        "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
-        "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
+        "fitted": f"all {int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl that may be, and whose host is "
+        "no limit",
+        "residual": f"{_median(logs):.1%} median error on these; docs/accuracy.md has those with a source, card or family left out",
     }
-    priced = [evaluate(replace(case.resolve(), constants=constants)).step.step for case in cases]
-    seconds = {"shipped": np.array(priced), "card_left_out": np.exp(unseen) * table.measured}
-    return constants.model_copy(update={"spreads": spreads, "fitted": notes}), seconds
+    return constants.model_copy(update={"fitted": notes})
 
 
 def _median(logs: Array) -> float:
@@ -92,9 +82,6 @@ def to_yaml(constants: Constants) -> str:
         if isinstance(value, dict) and key in ("sources", "fitted"):
             lines.append(f"{key}:")
             lines += [f"  {name}: {_flow(text)}" for name, text in value.items()]
-        elif key == "spreads":
-            lines.append("spreads:")
-            lines += [f"  {name}: {_flow(part)}" for name, part in value.items()]
         else:
             lines.append(f"{key}: {_flow(value)}")
     for key, table in (("architectures", constants.architectures), ("gpus", constants.gpus)):
@@ -115,10 +102,8 @@ def _flow(value: Any) -> str:
 
 
 def fit_and_write(*, write: bool) -> list[str]:
-    """Fit, report, and on demand replace the file of the repository and the predictions of cards that were left out."""
-    constants, seconds = fitted()
+    """Fit, report, and on demand replace the file of the repository."""
+    constants = fitted()
     if write:
         save_text(constants_folder() / FILE, to_yaml(constants))
-        names = [case.name for case in load_cases()]
-        write_left_out(names, **{name: list(map(float, values)) for name, values in seconds.items()})
     return [f"{name}: {text}" for name, text in constants.fitted.items()]

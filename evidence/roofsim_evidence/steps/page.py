@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.score import GROUPINGS, NOMINAL_COVERAGE, coverage_band, fitted, grouped, held_out, score
+from roofsim.calibrate.score import GROUPINGS, NOMINAL_COVERAGE, coverage_band, fitted, grouped, score
 from roofsim.report.scores import share
 from roofsim_evidence.markdown import met, table
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.steps import plots, tables
+from roofsim_evidence.steps.cases import UNFITTED
 from roofsim_evidence.steps.comparisons import rank_cards, software_ages
-from roofsim_evidence.steps.fit import UNFITTED
 from roofsim_evidence.steps.page_inference import goals as inference_goals
 from roofsim_evidence.steps.page_inference import sections as inference_sections
 from roofsim_evidence.steps.page_kernels import by_class
@@ -43,29 +43,29 @@ GROUPS: Final = {
 
 def page(card: Scorecard) -> DocsPage:
     """Return the page, with its pictures."""
-    rows, held, fit = list(card.rows), held_out(card.rows), fitted(card.rows)
+    rows = list(card.rows)
     trained = training(card)
     precise = [row for row in rows if row.case.source == "neusight"]
     rankings = _lambda_rankings(card)
     ranks = [ranking.spearman for ranking in rankings if ranking.spearman is not None]
-    covered = score(held).coverage
+    covered = score(rows).coverage
     text = filled(
         "accuracy.md",
         total=len(rows),
-        usable=len(fit),
+        usable=len(fitted(rows)),
         unfitted=", ".join(UNFITTED),
         one_mfu=share(card.one_constant.overall),
         family_mfus=", ".join(f"{name} {share(value)}" for name, value in sorted(card.family_constant.groups.items())),
-        left_out=bool(card.left_out),
-        overall=tables.scores(card, {"held out": held, "may be fitted": fit, "all": rows}, "rows"),
+        about=card.columns.about,
+        columns=card.columns.table(),
+        overall=tables.scores(card, {"all": rows}, "rows"),
         pictures=PICTURES,
         goals=tables.goals(_goals(card)),
-        groups={title: tables.by(card, held, *keys) for title, keys in GROUPS.items()},
-        thirds=tables.by(card, rows, "source", "rows"),
+        groups={title: tables.by(card, rows, *keys) for title, keys in GROUPS.items()},
         training=tables.scores(card, {"all": trained, **grouped(trained, GROUPINGS["architecture"])}, "architecture"),
         neusight=tables.scores(
             card,
-            {"all held out": held_out(precise), "all": precise, **grouped(held_out(precise), GROUPINGS["GPU"])},
+            {"all": precise, **grouped(precise, GROUPINGS["GPU"])},
             "rows",
         ),
         lowest_rank=f"{min(ranks):.3f}" if ranks else "-",
@@ -73,7 +73,7 @@ def page(card: Scorecard) -> DocsPage:
         covered=None if covered is None else share(covered),
         nominal=share(NOMINAL_COVERAGE),
         enough=ENOUGH_FOR_COVERAGE,
-        coverage=_coverage(held),
+        coverage=_coverage(rows),
         number=WORST,
         worst=tables.worst(card, WORST),
         software_ages=tables.software_ages(software_ages(rows)),
@@ -85,8 +85,8 @@ def page(card: Scorecard) -> DocsPage:
 
 
 def training(card: Scorecard) -> list[StepPrediction]:
-    """Return the held-out rows of single-GPU training by PyTorch."""
-    return [row for row in held_out(card.rows) if row.case.source in TRAINING]
+    """Return the rows of single-GPU training by PyTorch."""
+    return [row for row in card.rows if row.case.source in TRAINING]
 
 
 def _goals(card: Scorecard) -> list[tables.Goal]:
@@ -102,11 +102,11 @@ def _goals(card: Scorecard) -> list[tables.Goal]:
                 (f"training rows, {name}: bias", score(members).bias, "within 5 %", lambda value: abs(value) <= 0.05)
             )
     left_out = steps.card_left_out
-    neusight = [row for row in held_out(card.rows) if row.case.source == "neusight"]
+    neusight = [row for row in card.rows if row.case.source == "neusight"]
     precise = card.line(neusight) if neusight else None
     without = None if precise is None else precise.card_left_out
     ranks = [ranking.spearman for ranking in _lambda_rankings(card) if ranking.spearman is not None]
-    coverage = score(held_out(card.rows)).coverage
+    coverage = score(card.rows).coverage
     rows += [
         (
             "training rows, card left out: median",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out
+from roofsim.calibrate.score import GROUPINGS, grouped
 from roofsim.report import words
 from roofsim.report.figure import new_figure, save_figure
 
@@ -35,7 +35,9 @@ def draw(card: Scorecard, folder: Path) -> list[Path]:
     grid = figure.add_gridspec(1, 2, width_ratios=(1.0, 1.05))
     _scatter(figure.add_subplot(grid[0, 0]), card)
     _ratios(figure.add_subplot(grid[0, 1]), card)
-    figure.suptitle(f"{len(card.rows)} steps on one GPU; hollow: rows that may have been fitted", fontsize=12)
+    figure.suptitle(
+        f"{len(card.rows)} steps on one GPU; each predicted by constants that never saw its source", fontsize=12
+    )
     save_figure(figure, first, dpi=_DPI, repeatable=True)
     figure = new_figure(14.0, 6.5)
     _groups(figure, card)
@@ -44,7 +46,7 @@ def draw(card: Scorecard, folder: Path) -> list[Path]:
 
 
 def _scatter(axes: Axes, card: Scorecard) -> None:
-    """Draw every row: filled where it only scores, hollow where it may have been fitted."""
+    """Draw every row."""
     ends = [value for row in card.rows for value in (row.case.measured, row.predicted)]
     span = np.array([min(ends) / 1.5, max(ends) * 1.5])
     axes.fill_between(
@@ -75,9 +77,8 @@ def _marks(axes: Axes, card: Scorecard, value: Callable[[StepPrediction], float]
     for index, (source, rows) in enumerate(grouped(card.rows, GROUPINGS["source"]).items()):
         colour = COLOURS[index % len(COLOURS)]
         style: dict[str, Any] = {"edgecolors": colour, "alpha": 0.75, "linewidths": 0.8, "s": 20}
-        for members, face, name in ((held_out(rows), colour, f"{source} ({len(rows)})"), (fitted(rows), "none", None)):
-            measured = [row.case.measured for row in members]
-            axes.scatter(measured, [value(row) for row in members], facecolors=face, label=name, zorder=3, **style)
+        measured, values = [row.case.measured for row in rows], [value(row) for row in rows]
+        axes.scatter(measured, values, facecolors=colour, label=f"{source} ({len(rows)})", zorder=3, **style)
 
 
 def _seconds(value: float, _: Any) -> str:
@@ -86,8 +87,8 @@ def _seconds(value: float, _: Any) -> str:
 
 def _groups(figure: Any, card: Scorecard) -> None:
     """Draw boxes of predicted over measured by regime and family, beside the same of one constant."""
-    groups = grouped(held_out(card.rows), lambda row: f"{row.case.regime}, {row.case.family}")
-    groups["all"] = held_out(card.rows)
+    groups = grouped(card.rows, lambda row: f"{row.case.regime}, {row.case.family}")
+    groups["all"] = list(card.rows)
     names = [f"{name} ({len(rows)})" for name, rows in groups.items()]
     near, wide = figure.subplots(1, 2, sharey=True, width_ratios=(1.5, 1.0))
     for axes, colour, ticks, title in (
@@ -108,7 +109,7 @@ def _groups(figure: Any, card: Scorecard) -> None:
     near.set_yticks(range(len(groups)), names)
     near.invert_yaxis()
     figure.suptitle(
-        f"held-out rows by regime and family (rows); gray: within a factor of {BAND:g}; boxes: quartiles; "
+        f"rows by regime and family, source left out (rows); gray: within a factor of {BAND:g}; boxes: quartiles; "
         "whiskers: 10 % to 90 %; dots: beyond",
         fontsize=11,
     )

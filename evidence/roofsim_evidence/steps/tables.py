@@ -94,7 +94,6 @@ def worst(card: Scorecard, count: int) -> str:
             f"`{row.case.name}`",
             row.case.gpu,
             f"{row.case.model}, {row.case.precision}, {row.case.regime}, batch {row.samples:.0f}",
-            "yes" if row.case.fits else "no",
             note(row) or "not explained",
             words.seconds(row.case.measured),
             words.seconds(row.predicted),
@@ -103,8 +102,8 @@ def worst(card: Scorecard, count: int) -> str:
         ]
         for row, other in zip(rows, ours, strict=True)
     ]
-    heads = ("case", "GPU", "step", "fitted", "known cause", "measured", "predicted", "error", "one MFU's error")
-    return table(heads, cells, left=5)
+    heads = ("case", "GPU", "step", "known cause", "measured", "predicted", "error", "one MFU's error")
+    return table(heads, cells, left=4)
 
 
 def goals(rows: Iterable[Goal]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out, score
+from roofsim.calibrate.score import GROUPINGS, fitted, grouped, score
 from roofsim.report.scores import HEADS, score_cells, share
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import table
 from roofsim_evidence.steps.baseline import Baseline, fit_baseline
 from roofsim_evidence.steps.tables import pair
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
 
 
 def scores_text(rows: Sequence[StepPrediction]) -> str:
-    """Return held-out errors by source and in all, the fitted rows' below, and which rows those are."""
+    """Return the errors by source and in all, each without the source in the fit."""
     baseline = fit_baseline(rows) if fitted(rows) else None
-    groups = grouped(held_out(rows), GROUPINGS["source"])
-    groups |= {"held out": held_out(rows), "may be fitted": fitted(rows), "all": list(rows)}
+    left_out = without("source", "steps", rows)
+    groups = grouped(left_out, GROUPINGS["source"]) | {"all": left_out}
     cells = [[name, *_cells(members, baseline)] for name, members in groups.items() if members]
     lines = [
         table(("rows", *HEADS, "one MFU: median / p90"), cells),
         "",
         (
-            f"{len(fitted(rows))} of these {len(rows)} rows may be fitted (every third in sorted order; column 'fitted' of --csv). "
-            "Sources are scored on the other rows."
-        ),
+            f"Constants may be fitted to {len(fitted(rows))} of these {len(rows)} rows ('fitted' of --csv); each is predicted "
+            f"by constants that never saw its source. {out_of_fold('steps', rows).about}"
+        ).rstrip(),
     ]
     if baseline is not None:
-        lines.append(f"One MFU: model FLOPs / (dense peak x {share(baseline.overall)}), fitted to the same rows.")
+        lines.append(
+            f"One MFU: model FLOPs / (dense peak x {share(baseline.overall)}), of other publishers' rows for each row."
+        )
     return "\n".join(lines)
 
 

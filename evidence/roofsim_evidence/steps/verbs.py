@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Place, Problem, UnknownNameError, did_you_mean
 from roofsim.report.tabular import flat, rows_to_csv, to_json
 from roofsim_evidence.steps.cases import load_cases, predict_steps
-from roofsim_evidence.steps.scorecard import predict_left_out, scorecard, write_left_out
+from roofsim_evidence.steps.scorecard import scorecard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,8 @@ def score(*, source: Sequence[str] = (), json: bool = False, csv: bool = False) 
     return scores_text(rows)
 
 
-def fit(*, write: bool = False, transfer: bool = False) -> str:
-    """Fit the constants of steps; `transfer`: only repeat the fits without each card, and store their predictions."""
-    if transfer:
-        rows = predict_steps(load_cases())
-        cases = [row.case for row in rows]
-        write_left_out([case.name for case in cases], [row.predicted for row in rows], predict_left_out(cases))
-        return f"{len(cases)} steps predicted without their card"
+def fit(*, write: bool = False) -> str:
+    """Fit the constants of steps."""
     from roofsim_evidence.steps.files import fit_and_write
 
     return "\n".join(fit_and_write(write=write))

@@ -40,24 +40,6 @@ class Energies(Strict):
     """Per byte between device memory and chip."""
 
 
-class Spreads(Strict):
-    """How far predictions are off, as standard deviations of logarithms.
-
-    Attributes
-    ----------
-    common
-        What all steps share: software versions, clocks, machines.
-    groups
-        Group of kernels -> spread of its time.
-    quantile
-        Spreads on each side that hold 80 % of the steps.
-    """
-
-    common: Annotated[float, Field(gt=0.0, le=2.0)]
-    groups: dict[str, Annotated[float, Field(ge=0.0, le=3.0)]]
-    quantile: Annotated[float, Field(gt=0.0, le=5.0)]
-
-
 class Constants(Strict):
     """Achieved fractions and energies of the kernels of a step, shared by all cards.
 
@@ -100,7 +82,6 @@ class Constants(Strict):
     architectures: dict[str, Deviation] = Field(default_factory=dict)
     gpus: dict[str, Deviation] = Field(default_factory=dict)
     physics: Physics = Field(default_factory=shipped_physics)
-    spreads: dict[str, Spreads] = Field(default_factory=dict, description="seen and unseen cards.")
     sources: dict[str, str] = Field(default_factory=dict)
     fitted: dict[str, Text] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
 

@@ -58,6 +58,14 @@ class FusionFacts(Facts):
         description="The loss of a vocabulary that is split over tensor ranks: as cross_entropy, or kernel by kernel "
         "(DTensor's loss_parallel).",
     )
+    quantised_norms: bool = Field(
+        default=False, description="Norms of training write their result in the narrow type of the GEMM that reads it."
+    )
+    quantised_activations: tuple[str, ...] = Field(
+        default=(),
+        description="Narrow types of operands in which the kernels of activations of training write their results, and those of "
+        "their gradients; others are converted by a kernel of their own.",
+    )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
         description="What runs as kernels of its own in inference: biases of GEMMs and of convolutions, the padding mask of "

@@ -191,6 +191,10 @@ class System(Strict):
     peer: Literal["node", "socket", "none"] = Field(
         default="node", description="How far GPUs reach one another over PCIe without staging through host memory."
     )
+    stand_in: bool = Field(
+        default=False,
+        description="A stand-in for hosts about which nothing else is known: what runs over it may take as long as hosts differ.",
+    )
     sockets: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None, description="Processors that the GPUs are attached to; null: one for up to four GPUs, else two."
     )
