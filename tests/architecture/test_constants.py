@@ -433,7 +433,7 @@ def test_the_corners_of_kernel_models_are_those_of_a_calibration_file(tmp_path):
 
 def test_files_of_constants_are_listed():
     rows = {row["name"]: row["description"] for row in constant_rows()}
-    assert {"physics", "steps", "kernel_models", "links", "memory"} <= set(rows)
+    assert {"physics", "steps", "kernel_models", "links"} <= set(rows)
     assert all(10 < len(said) < 300 for said in rows.values()), rows
 
 
