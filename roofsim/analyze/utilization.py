@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import Phase
-from roofsim.numeric import Real, divide, is_scalar, maximum, real
+from roofsim.numeric import Real, divide, maximum, real
 from roofsim.points import everywhere
 from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
@@ -109,25 +109,12 @@ def _summed(evaluation: Evaluation, flops: str, *, again: bool = False, spared: 
     for stage, priced in zip(program.stages, evaluation.priced, strict=True):
         # Every rank of a stage does as much; where there is no pipeline, all ranks run the same.
         times = stage.times * program.num_micro_batches * stage.positions * layout.ranks / layout.pipeline
-        left, amounts = _left(priced) if spared else {}, priced.amounts(flops)
+        left, amounts = priced.left() if spared else {}, priced.amounts(flops)
         for index, op in priced.heavy:
             if again or op.phase is not Phase.RECOMPUTE:
                 runs = amounts[index] * left.get(index, 1.0) * op.count
                 total = total + (mean_over_contexts(runs) if stage.averaged else runs) * times
     return total
-
-
-def _left(priced: PricedGraph) -> dict[int, Real]:
-    """Return which share of an op's FLOPs its kernels run, by its number, where that is not all."""
-    sums: dict[int, tuple[Real, Real]] = {}
-    for index, work in _heavy(priced):
-        whole, done = sums.get(index, (0.0, 0.0))
-        sums[index] = whole + work.flops, done + work.flops / work.spared
-    return {
-        index: divide(done, whole)
-        for index, (whole, done) in sums.items()
-        if not is_scalar(done, whole) or done != whole
-    }
 
 
 def _heavy(priced: PricedGraph) -> Iterator[tuple[int, KernelWork]]:
@@ -165,7 +152,7 @@ def _reached(evaluation: Evaluation) -> Real:
     """Return the FLOP/s of the fastest op with matrix arithmetic, at full clock."""
     best: Real = 0.0
     for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
-        left, costs, amounts = _left(priced), priced.per_op(), priced.amounts("executed_flops")
+        left, costs, amounts = priced.left(), priced.per_op(), priced.amounts("executed_flops")
         for index in {index for index, _ in _heavy(priced)}:
             time, flops = costs[index].time, amounts[index] * left.get(index, 1.0)
             if stage.averaged:

@@ -115,6 +115,9 @@ class PricedKernels:
 
     def window_of_each(self) -> dict[int, Real]:
         """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
+        return self._made.once("windows", self._windows_of_kernels)
+
+    def _windows_of_kernels(self) -> dict[int, Real]:
         windows: dict[int, Real] = {}
         for stack, shares in zip(self.stacks, self.windows, strict=True):
             if shares is not None:

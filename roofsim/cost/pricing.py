@@ -11,6 +11,7 @@ from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import sums
 from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
 from roofsim.graph.base import HEAVY_KINDS
+from roofsim.numeric import divide, is_scalar
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
@@ -126,6 +127,11 @@ class PricedGraph:
         return [(index, op) for index, op in enumerate(self.graph.ops) if op.group in HEAVY_KINDS]
 
     @cached_property
+    def _phases(self) -> list[Phase]:
+        """The phases in which its kernels run."""
+        return list(dict.fromkeys(self.graph.ops[index].phase for index, _ in self.works))
+
+    @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run: those of other graphs never."""
         counts = {place: self.counts[index] for place, (index, _) in zip(self._own, self.works, strict=True)}
@@ -193,6 +199,23 @@ class PricedGraph:
                 first[kind] = getattr(op, name)()
         return [first[kind] for kind in self.kinds]
 
+    def left(self) -> dict[int, Real]:
+        """Return which share of the FLOPs of an op with matrix arithmetic its kernels run, by its number, where that is not all."""
+        return self._made.once("left", self._left_of_ops)
+
+    def _left_of_ops(self) -> dict[int, Real]:
+        sums: dict[int, tuple[Real, Real]] = {}
+        heavy = {index for index, _ in self.heavy}
+        for index, work in self.works:
+            if index in heavy:
+                whole, done = sums.get(index, (0.0, 0.0))
+                sums[index] = whole + work.flops, done + work.flops / work.spared
+        return {
+            index: divide(done, whole)
+            for index, (whole, done) in sums.items()
+            if not is_scalar(done, whole) or done != whole
+        }
+
     def kernels(self) -> Real:
         """Return the launches of one pass."""
         total: Real = 0.0
@@ -208,7 +231,7 @@ class PricedGraph:
 
     def sums(self) -> dict[Phase, Sums]:
         """Return a sum, of nothing yet, for each of its phases."""
-        return {phase: Sums() for phase in dict.fromkeys(self.graph.ops[index].phase for index, _ in self.works)}
+        return {phase: Sums() for phase in self._phases}
 
     def often(self, place: int, room: tuple[int, ...]) -> Array:
         """Return how often the kernels of a stack run, with room for axes of scales behind the first."""

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
 
 
+#: Arithmetic that kernels of convolutions have beside that of 16 bits and more; narrower formats are those of GEMMs alone.
+EIGHT_BITS: Final = ("fp8", "int8")
+
+
 class Pass(Protocol):
     """A function from graph to graph whose fields are its options."""
 
@@ -306,7 +310,7 @@ def assign_precision(precision: Precision, *, trains: bool = False, convolutions
         weights=None if trains and not frozen else _stored(precision),
         narrow_weights=None if weights is None else DTYPES[weights],
         attention=None if precision.attention is None else DTYPES[precision.attention],
-        convolutions=convolutions,
+        convolutions=convolutions and precision.math in EIGHT_BITS,
     )
 
 

@@ -102,7 +102,7 @@ def test_an_ordinary_user_states_no_options():
 
 def test_the_page(passes):
     rows, _ = passes
-    text = page((rows, [(rates()[0], "why")]), rows, predict_each(unlike(latencies(), 2)), unsaid()).text
+    text = page((rows, [(rates()[0], "why")]), (rows, []), predict_each(unlike(latencies(), 2)), unsaid()).text
     assert "## What no scenario can say" in text
     assert " nan" not in text
     assert max(factor([row]) for row in rows) >= 1.0

@@ -11,6 +11,7 @@ from roofsim.errors import SpecError
 from roofsim_evidence.pages import DocsPage
 from roofsim_evidence.places import checkout
 from roofsim_evidence.plain import HARDWARE, SERVING, WORKLOAD, plain_scenario
+from roofsim_evidence.record import left_out as folds
 from roofsim_evidence.record import line as lines
 from roofsim_evidence.record import verbs
 from roofsim_evidence.record.check import explained, unexplained, worse
@@ -185,11 +186,35 @@ def test_worse_is_by_points_and_by_share(before, after, figures):
     assert [one.figure for one in worse(line(cell(**before)), line(cell(**after)))] == figures
 
 
+def test_predictions_out_of_fold_are_held_too_and_plain_ones_are_not():
+    before = line(cell(), plain=[cell()])
+    before.sets["steps"]["without_card"] = [cell(0.06)]
+    after = line(cell(), plain=[cell(0.5)])
+    after.sets["steps"]["without_card"] = [cell(0.09)]
+    assert [one.words() for one in worse(before, after)] == [
+        "steps: median error, without card 6.0% -> 9.0%", "steps: mean error, without card 6.0% -> 9.0%",
+    ]  # fmt: skip
+    assert "| steps on one GPU | 5.0% (+0.0%) | 9.0% (+0.0%) |" in page([before], after).text
+
+
+def test_stored_predictions_are_read_by_what_was_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(folds, "measurements", lambda: tmp_path)
+    cases = [row.case for row in _rows(2, "a", 1.0)]
+    assert folds.left_out("steps", cases) == {}
+    (tmp_path / folds.FOLDER).mkdir()
+    (tmp_path / folds.FOLDER / "steps.csv").write_text("name,shipped,without_card,without_source\na0,1,2,3\nb0,4,5,6\n")
+    stored = folds.left_out("steps", cases)
+    assert list(stored) == ["without_card", "without_source"]
+    assert [(row.case.name, row.predicted) for row in stored["without_source"].rows] == [("a0", 3.0)]
+
+
 def test_a_cell_that_is_gone_counts_and_a_new_one_does_not():
     before, after = line(cell(), cell(by="card", name="l40s")), line(cell(), cell(by="card", name="b300"))
     (gone,) = worse(before, after)
     assert (gone.key, gone.after) == (("steps", "card", "l40s"), None)
-    assert gone.words() == "steps, card l40s: median error 5.0% -> gone"
+    assert gone.words() == "steps, card l40s: median error 5.0% -> gone (40 -> 0 rows)"
+    (more,) = worse(line(cell()), line(cell(0.07, mean=0.05, n=50)))
+    assert more.words() == "steps: median error 5.0% -> 7.0% (40 -> 50 rows)"
 
 
 CHANGELOG = """# Changelog
@@ -273,7 +298,7 @@ def test_the_page_shows_releases_plain_users_and_draws_them(tmp_path):
 def test_the_page_of_each_set_shows_both_ways_of_asking():
     templates = [path.read_text() for path in (checkout() / "evidence" / "roofsim_evidence" / "templates").glob("*.md")]
     shown = {name for text in templates for places in PLACE.findall(text) for name in places.split(", ")}
-    assert shown == set(SETS) - {"mlperf-training"}  # which predicts both ways itself
+    assert shown == set(SETS) - {"mlperf-training", "mlperf-inference"}  # which predict both ways themselves
     assert "As an ordinary user would ask" in (checkout() / "docs" / "mlperf-training.md").read_text()
     today = line(cell(0.04), cell(0.04, "source", "lambda"), plain=[cell(0.06), cell(0.05, "source", "lambda")])
     text = both_ways(today, ["steps"])

@@ -81,6 +81,15 @@ def _of_memory(memory: dict[str, Any]) -> list[str]:
         broken.append(f"memory.components sum to {sum(memory['components'].values())}, peak is {peak}")
     if memory["fits"] != (peak <= capacity):
         broken.append(f"memory.fits is {memory['fits']} at a peak of {peak} and a capacity of {capacity}")
+    low, high = memory["peak_interval"]
+    if not low <= peak <= high:
+        broken.append(f"memory.peak {peak} is outside of its interval {low} .. {high}")
+    if memory["verdict"] != ("fits" if high <= capacity else "does_not_fit" if low > capacity else "tight"):
+        broken.append(
+            f"memory.verdict is {memory['verdict']} at an interval of {low} .. {high} and a capacity of {capacity}"
+        )
+    if not 0.0 <= memory["fit_probability"] <= 1.0:
+        broken.append(f"memory.fit_probability is {memory['fit_probability']}")
     if not _near(memory["shortfall"], max(peak - capacity, 0.0)):
         broken.append(f"memory.shortfall is {memory['shortfall']}")
     ladder = ("allocated_peak", "reserved", "device_total")

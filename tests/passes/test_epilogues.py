@@ -83,6 +83,17 @@ def test_denoisers_keep_sixteen_bits_for_norms_of_groups():
     assert any(op.inputs[0].root.dtype.itemsize == 1.0 for op in narrow)
 
 
+def test_four_bits_are_those_of_products():
+    """Nobody has convolutions in fp4: in nvfp4 they stay in 16 bits beside products that do not, and alone they are refused."""
+    workload = {"phase": "forward", "engine": "tensorrt", "precision": "nvfp4", "micro_batch_size": 2}
+    asked = {"model": "sd15-unet", "workload": workload, "hardware": {"gpu": "b200"}}
+    ops = program_of(resolve(asked)).stages[0].graph
+    assert "fp4" not in {str(op.math) for op in ops if isinstance(op, Convolution)}
+    assert "fp4" in {str(op.math) for op in ops if isinstance(op, Matmul)}
+    with pytest.raises(SpecError, match="no layer of this network would run in fp4"):
+        run(asked | {"model": "resnet50"})
+
+
 def test_activations_ride_in_products():
     ops = graph("tensorrt", "bert-large", sequence_length=128)
     wide = [op for op in ops if isinstance(op, Matmul) and op.outputs[0].shape[-1] == 4096]

@@ -70,7 +70,9 @@ class Fittable:
         energies = {
             name: value
             for name, priced in self.energies.items()
-            if any(map(fold.holds, priced.cases)) and (value := priced.fitted(fold.holds)) is not None
+            if priced.sources >= energy.SOURCES
+            and any(map(fold.holds, priced.cases))
+            and (value := priced.fitted(fold.holds)) is not None
         }
         facts: dict[str, dict[str, Any]] = {
             priced.fit.engine: dict(priced.fitted(fold.holds) or {})

@@ -70,7 +70,7 @@ def by_benchmark(rows: Rows) -> str:
 
 
 def page(
-    rates: tuple[Rows, Without], plain: Rows, latencies: tuple[Rows, Without], unsaid: Sequence[Unsaid]
+    rates: tuple[Rows, Without], plain: tuple[Rows, Without], latencies: tuple[Rows, Without], unsaid: Sequence[Unsaid]
 ) -> DocsPage:
     """Return the page.
 
@@ -79,7 +79,7 @@ def page(
     rates, latencies
         Predictions, and rows without an answer with their reasons.
     plain
-        Rates as an ordinary user would ask for them.
+        The same of rates as an ordinary user would ask for them.
     unsaid
         Rows that no scenario can say.
     """
@@ -99,7 +99,8 @@ def page(
         cards=_summary(rows, lambda row: row.case.gpu),
         precisions=_summary(rows, lambda row: row.case.precision.removesuffix(" (mixed)")),
         rounds=_summary(rows, lambda row: row.case.source.rpartition("-")[2]),
-        plain=by_benchmark(plain),
+        plain=by_benchmark(plain[0]),
+        plain_refused=len(plain[1]),
         latencies=_summary(delayed, lambda row: f"{LABELS[row.case.family]}, {row.case.quantity.replace('_', ' ')}"),
         saturated=len(saturated),
         groups=_groups(rows),

@@ -20,5 +20,5 @@ def score() -> str:
 
 def page() -> DocsPage:
     """Return docs/mlperf-inference.md."""
-    plain, _ = predict_each(map(plainly, rates()))
+    plain = predict_each(map(plainly, rates()))
     return pages.page(predict_each(rates()), plain, predict_each(latencies()), unsaid())

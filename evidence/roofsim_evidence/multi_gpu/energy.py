@@ -38,7 +38,8 @@ def product_energies(cases: Iterable[Case]) -> dict[str, float]:
 
     Only architectures that state one and have steps of several sources are asked, with all other constants as they are shipped.
     """
-    return {name: energy for name, mine in priced(cases).items() if (energy := mine.fitted()) is not None}
+    several = {name: mine for name, mine in priced(cases).items() if mine.sources >= SOURCES}
+    return {name: energy for name, mine in several.items() if (energy := mine.fitted()) is not None}
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class PricedEnergies:
     shipped: float
     cases: tuple[Case, ...]
     logs: Array
+
+    @property
+    def sources(self) -> int:
+        """Number of sources of the steps."""
+        return len({case.source for case in self.cases})
 
     def fitted(self, left_out: Callable[[Case], bool] = lambda _: False) -> float | None:
         """Return the energy that fits the steps best, of those that are not left out; None where none is left."""

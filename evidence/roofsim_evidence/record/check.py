@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
+from roofsim_evidence.record.line import PLAIN, STATED
 from roofsim_evidence.record.scores import CELLS, WHOLE
 from roofsim_evidence.record.sets import SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from roofsim_evidence.record.line import Cells, ScoreLine
+    from roofsim_evidence.record.scores import CellScore
 
 #: What counts as worse: by so much in absolute terms, and by so large a share of what it was.
 POINTS: Final = 0.02
@@ -44,6 +46,8 @@ class Worse:
     figure: str
     before: float
     after: float | None
+    rows: tuple[int, int] = (0, 0)
+    """Rows of the cell before and after: new measurements move a cell too."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -54,31 +58,47 @@ class Worse:
         """Say what got worse."""
         where = self.set if self.by == WHOLE else f"{self.set}, {self.by} {self.cell}"
         after = "gone" if self.after is None else f"{self.after:.1%}"
-        return f"{where}: {self.figure} {self.before:.1%} -> {after}"
+        more = "" if self.rows[0] == self.rows[1] else f" ({self.rows[0]} -> {self.rows[1]} rows)"
+        return f"{where}: {self.figure} {self.before:.1%} -> {after}{more}"
 
 
 def worse(before: ScoreLine, after: ScoreLine) -> list[Worse]:
-    """Return what got worse by `POINTS` and `SHARE`, or is not scored any more; sets that are new are not held."""
-    return [one for name in before.sets for one in _of_set(name, before.cells(name), after.cells(name))]
+    """Return what got worse by `POINTS` and `SHARE`, or is not scored any more; sets that are new are not held.
+
+    Full statements are held, and predictions with something left out; what an ordinary user is told follows the defaults.
+    """
+    return [
+        one
+        for name, ways in before.sets.items()
+        for way in ways
+        if way != PLAIN
+        for one in _of_set((name, way), before.cells(name, way), after.cells(name, way))
+    ]
 
 
-def _of_set(name: str, before: Cells, after: Cells) -> list[Worse]:
-    worsened = []
-    for (by, cell), old in before.items():
-        new = after.get((by, cell))
-        if new is None or new.median is None:
-            if old.median is not None:
-                worsened.append(Worse(set=name, by=by, cell=cell, figure="median error", before=old.median, after=None))
-            continue
-        for figure, called in ERRORS.items():
-            first, last = getattr(old, figure), getattr(new, figure)
-            if first is not None and last is not None and _grew(first, last):
-                worsened.append(Worse(set=name, by=by, cell=cell, figure=called, before=first, after=last))
-        if old.coverage is not None and (new.coverage is None or _grew(new.coverage, old.coverage, of=old.coverage)):
-            worsened.append(
-                Worse(set=name, by=by, cell=cell, figure="coverage", before=old.coverage, after=new.coverage)
-            )
-    return worsened
+def _of_set(scored: tuple[str, str], before: Cells, after: Cells) -> list[Worse]:
+    name, way = scored
+    how = "" if way == STATED else f", {way.replace('_', ' ')}"
+    return [
+        Worse(set=name, by=by, cell=cell, figure=f"{figure}{how}", before=first, after=last, rows=rows)
+        for (by, cell), old in before.items()
+        for figure, first, last, rows in _of_cell(old, after.get((by, cell)))
+    ]
+
+
+def _of_cell(old: CellScore, new: CellScore | None) -> Iterator[tuple[str, float, float | None, tuple[int, int]]]:
+    """Yield the figures of a cell that got worse: name, before, after, and rows before and after."""
+    if new is None or new.median is None:
+        if old.median is not None:
+            yield ERRORS["median"], old.median, None, (old.n, 0 if new is None else new.n)
+        return
+    rows = old.n, new.n
+    for figure, called in ERRORS.items():
+        first, last = getattr(old, figure), getattr(new, figure)
+        if first is not None and last is not None and _grew(first, last):
+            yield called, first, last, rows
+    if old.coverage is not None and (new.coverage is None or _grew(new.coverage, old.coverage, of=old.coverage)):
+        yield "coverage", old.coverage, new.coverage, rows
 
 
 def _grew(less: float, more: float, of: float | None = None) -> bool:

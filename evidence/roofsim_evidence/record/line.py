@@ -23,7 +23,8 @@ CONSTANTS: Final = ("constants", "architectures", "engines")
 FOLDER: Final = "record"
 NOW: Final = "now.jsonl"
 RELEASES: Final = "releases.jsonl"
-WAYS: Final = ("stated", "plain")
+STATED: Final = "stated"
+PLAIN: Final = "plain"
 
 Cells = dict[tuple[str, str], CellScore]
 
@@ -41,7 +42,7 @@ class ScoreLine:
     constants
         Hash of the files of constants, architectures and engines.
     sets
-        Set -> ``stated`` and ``plain`` -> its cells.
+        Set -> ``stated``, ``plain``, ``without_card`` ... -> its cells.
     """
 
     date: str

@@ -10,6 +10,8 @@ from roofsim.report.figure import new_figure, save_figure
 from roofsim_evidence.markdown import met, table
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.record.check import FORM, POINTS, SHARE
+from roofsim_evidence.record.left_out import PREFIX
+from roofsim_evidence.record.line import STATED
 from roofsim_evidence.record.scores import FEWEST, WHOLE
 from roofsim_evidence.record.sets import SETS
 
@@ -43,6 +45,7 @@ def page(releases: Sequence[ScoreLine], now: ScoreLine) -> DocsPage:
         means=_by_line(every, labels, lambda cell: cell.mean, _share),
         biases=_by_line(every, labels, lambda cell: cell.bias, lambda value: f"{value:+.1%}"),
         coverages=_by_line(every, labels, lambda cell: cell.coverage, lambda value: f"{value:.0%}"),
+        left_out=_left_out(now),
         plain=plain_table(now),
         gaps=gaps_table(now),
         worst=_worst(now),
@@ -74,6 +77,22 @@ def _by_line(
         last = next((cell.n for cell in reversed(whole) if cell is not None), 0)
         rows.append((one.about, str(last), *("" if value is None else shown(value) for value in values)))
     return table(("set", "n", *labels), rows)
+
+
+def _left_out(now: ScoreLine) -> str:
+    """Return median error and bias of each set with the shipped constants, and by what their fit left out."""
+    ways = list(dict.fromkeys(way for every in now.sets.values() for way in every if way.startswith(PREFIX)))
+    if not ways:
+        return "No predictions out of fold were stored."
+    rows = []
+    for name, one in SETS.items():
+        whole = [now.whole(name, way) for way in (STATED, *ways)]
+        shown = [
+            "" if cell is None or cell.median is None else f"{cell.median:.1%} ({cell.bias:+.1%})" for cell in whole
+        ]
+        if any(shown[1:]):
+            rows.append((one.about, *shown))
+    return table(("set", "all fitted", *(f"{way.removeprefix(PREFIX)} left out" for way in ways)), rows)
 
 
 def ratio_of(now: ScoreLine, name: str) -> float | None:

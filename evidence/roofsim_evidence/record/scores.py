@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.calibrate.score import grouped, score
 from roofsim.records import dataclass, fields
+from roofsim_evidence.record.left_out import left_out
 from roofsim_evidence.record.sets import SETS, predict
 
 if TYPE_CHECKING:
@@ -101,5 +102,9 @@ def score_set(name: str, *, plain: bool = False) -> list[CellScore]:
 
 
 def score_all() -> dict[str, dict[str, list[CellScore]]]:
-    """Return the scores of every set: as ``stated``, and ``plain``."""
-    return {name: {"stated": score_set(name), "plain": score_set(name, plain=True)} for name in SETS}
+    """Return the scores of every set: as ``stated``, ``plain``, and ``without_`` what stored predictions left out."""
+    return {
+        name: {"stated": score_set(name), "plain": score_set(name, plain=True)}
+        | {way: cell_scores(rows) for way, rows in left_out(name, one.cases()).items() if rows.rows}
+        for name, one in SETS.items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.ledger import memory_of
@@ -70,6 +71,7 @@ SETS: Final = {
     "mlperf-training": MeasuredSet(
         about="MLPerf Training", file="mlperf-training", takes=lambda case: case.quantity == STEP_TIME
     ),
+    "mlperf-inference": MeasuredSet(about="MLPerf Inference", file="mlperf-inference", takes=_every),
     "inference": MeasuredSet(
         about="passes of inference", file="inference", takes=lambda case: case.quantity == STEP_TIME
     ),
@@ -84,12 +86,17 @@ SETS: Final = {
 def predict(cases: Iterable[Case], *, plain: bool = False) -> Predicted:
     """Predict measurements with the shipped constants; with `plain`, as an ordinary user would state them."""
     predicted = Predicted(rows=[], refused=[])
+    known: dict[str, tuple[Prediction, bool] | str] = {}
     for case in cases:
-        try:
-            row, fits = _predicted(plainly(case) if plain else case)
-        except (SpecError, NoDataError) as error:
-            predicted.refused.append((case, error.reason))
+        asked = plainly(case) if plain else case
+        key = json.dumps([asked.scenario, asked.quantity, asked.bounds], sort_keys=True)
+        if key not in known:  # many submit the same run, or run what differs in unstated ways
+            known[key] = _answered(asked)
+        answer = known[key]
+        if isinstance(answer, str):
+            predicted.refused.append((case, answer))
             continue
+        row, fits = answer
         predicted.rows.append(
             SetPrediction(
                 case=case,
@@ -101,6 +108,14 @@ def predict(cases: Iterable[Case], *, plain: bool = False) -> Predicted:
             )
         )
     return predicted
+
+
+def _answered(case: Case) -> tuple[Prediction, bool] | str:
+    """Return a prediction and whether the run fits, or why there is none."""
+    try:
+        return _predicted(case)
+    except (SpecError, NoDataError) as error:
+        return error.reason
 
 
 def _predicted(case: Case) -> tuple[Prediction, bool]:
