@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_kept
 from roofsim.structures import forget, program_of
 from tests.scenarios import TINY_LLAMA
+from tests.surely import noted
 
-CASES = [
+CASES: list[dict[str, Any]] = [
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64}, "hardware": {"gpu": "a100"}},
     {"model": TINY_LLAMA, "workload": {"sequence_length": 128}, "hardware": {"gpu": "a100"}},
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64, "recompute": "full"}, "hardware": {"gpu": "a100"}},
@@ -61,8 +63,8 @@ def test_answers_of_threads_are_those_of_one():
 
 def test_a_structure_is_built_once_for_all_cards(monkeypatch):
     forget()
-    built = []
-    monkeypatch.setattr(structures, "build", lambda resolved, **more: built.append(1) or build(resolved, **more))
+    built: list[Any] = []
+    monkeypatch.setattr(structures, "build", lambda resolved, **more: noted(built, 1) or build(resolved, **more))
     from roofsim.program import build
 
     for gpu in ("a100", "h100", "l4"):
@@ -73,9 +75,9 @@ def test_a_structure_is_built_once_for_all_cards(monkeypatch):
 
 
 def test_no_more_than_some_are_kept():
-    kept = Kept(2)
+    kept: Kept[Any] = Kept(2)
     for key in "abcab":
-        assert kept.get(key, lambda key=key: key.upper()) == key.upper()
+        assert kept.get(key, key.upper) == key.upper()
     assert len(kept) == 2
 
 
@@ -109,7 +111,8 @@ class Breaks:
     """A pass that leaves out the first op."""
 
     name = "breaks"
-    requires = ensures = frozenset()
+    requires: frozenset[str] = frozenset()
+    ensures: frozenset[str] = frozenset()
 
     def __call__(self, graph):
         return OpGraph(graph.ops[1:])
@@ -119,14 +122,16 @@ class Breaks:
 def test_a_pass_that_breaks_a_graph_is_named(monkeypatch, verify):
     monkeypatch.setenv("ROOFSIM_VERIFY", "1" if verify else "")
     graph = program_of(roofsim.resolve(CASES[0])).stages[0].graph
+    broken: Any = Breaks()
     with pytest.raises(PassError, match="breaks left a broken graph"):
-        run_passes(graph, [Breaks()])
+        run_passes(graph, [broken])
 
 
 def test_passes_of_a_server_are_built_once(monkeypatch):
     forget()
-    built, build = [], structures.serving_pass
-    monkeypatch.setattr(structures, "serving_pass", lambda *a, **k: built.append(a) or build(*a, **k))
+    built: list[Any] = []
+    build = vars(structures)["serving_pass"]
+    monkeypatch.setattr(structures, "serving_pass", lambda *a, **k: noted(built, a) or build(*a, **k))
     asked = {"phase": "generate", "prompt_length": 64, "output_length": 16, "request_rate": 2}
     first = roofsim.serve({"model": TINY_LLAMA, "workload": asked, "hardware": {"gpu": "h100"}}).to_dict()
     number = len(built)
@@ -154,7 +159,8 @@ def test_a_record_remembers_by_arguments():
 
 
 def test_many_are_made_at_once_and_kept_each_by_itself():
-    kept, asked = Kept(2), []
+    kept: Kept[Any] = Kept(2)
+    asked: list[Any] = []
 
     def make(places):
         asked.append(places)
@@ -173,8 +179,9 @@ def test_a_first_stage_that_was_built_is_not_built_again(monkeypatch):
 
     scenario = resolve(CASES[-2]["model"], parallel__pipeline=2, gpu="a100", gpus=4, workload__sequence_length=64)
     forget()
-    built, stage = [], program._stage
-    monkeypatch.setattr(program, "_stage", lambda *args: built.append(args[2].name) or stage(*args))
+    built: list[Any] = []
+    stage = program._stage
+    monkeypatch.setattr(program, "_stage", lambda *args: noted(built, args[2].name) or stage(*args))
     first = structures.first_stage_of(scenario)
     whole = program_of(scenario)
     assert whole.stages[0] is first.stages[0]

@@ -37,12 +37,12 @@ def test_products_do_not_wrap():
 def test_real_converts_at_the_border():
     assert type(numeric.real(3)) is float
     assert type(numeric.real(np.int64(3))) is float
-    assert numeric.real([1, 2]).dtype == np.float64
+    assert np.asarray(numeric.real([1, 2])).dtype == np.float64
 
 
 def test_divide_gives_zero_for_an_absent_resource():
     assert numeric.divide(0.0, 0.0) == 0.0
-    assert numeric.divide(np.array([0.0, 4.0]), np.array([0.0, 2.0])).tolist() == [0.0, 2.0]
+    assert np.asarray(numeric.divide(np.array([0.0, 4.0]), np.array([0.0, 2.0]))).tolist() == [0.0, 2.0]
     with pytest.raises(ZeroDivisionError):
         numeric.divide(1.0, 0.0)
 
@@ -57,7 +57,7 @@ def test_round_up_reaches_the_next_granule(size):
 def test_where_takes_python_and_numpy_conditions():
     assert numeric.where(True, 1.0, 2.0) == 1.0
     assert numeric.where(np.bool_(False), 1.0, 2.0) == 2.0
-    assert numeric.where(np.array([True, False]), 1.0, 2.0).tolist() == [1.0, 2.0]
+    assert np.asarray(numeric.where(np.array([True, False]), 1.0, 2.0)).tolist() == [1.0, 2.0]
 
 
 def test_same_compares_to_rounding():

@@ -86,6 +86,13 @@ def _constants(name: str | None) -> dict[str, Any]:
     return {"kind": CONSTANTS, "name": name, **({"what": head} if head else {}), **data}
 
 
+def constant_rows() -> list[dict[str, Any]]:
+    """Return one row per file of constants: its name, and what it holds."""
+    files = _constant_files()
+    heads = {stem: _head(files[stem].read_text(encoding="utf-8")) for stem in sorted(files)}
+    return [{"name": stem, "description": head.split(". ")[0].split("; ")[0]} for stem, head in heads.items()]
+
+
 def _constant_files() -> dict[str, Path]:
     return {path.stem: path for path in (catalog.root() / "hardware" / "constants").glob("*.yaml")}
 

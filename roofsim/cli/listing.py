@@ -12,7 +12,8 @@ from roofsim.cli.words import Argument
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 
 PLUGINS = "plugins"
-OTHERS = ("families", "schedules", PLUGINS)
+CONSTANTS = "constants"
+OTHERS = ("families", "schedules", CONSTANTS, PLUGINS)
 
 What = Annotated[
     str | None,
@@ -25,7 +26,7 @@ What = Annotated[
 
 
 def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> None:
-    """List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules and plug-ins."""
+    """List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules, constants and plug-ins."""
     from roofsim.analyze.listed import catalog_rows, overview_rows
     from roofsim.errors import Problem, UnknownNameError, did_you_mean
 
@@ -39,6 +40,11 @@ def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> No
 
     if what.lower() in (PLUGINS, "plugin"):
         _list_plugins(json=json, csv=csv)
+        return
+    if what.lower() == CONSTANTS:
+        from roofsim.analyze.catalogs import constant_rows
+
+        _print(constant_rows(), json=json, csv=csv)
         return
     if what.lower() in OTHERS:
         from roofsim.analyze import protocols

@@ -121,7 +121,7 @@ VERBS: Final = {
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",
-        "List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules and plug-ins.",
+        "List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules, constants and plug-ins.",
         ("roofsim list", "roofsim list gpus", "roofsim list models --json"),
     ),
     "show": Verb(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from roofsim.report.serving import _turning
 from roofsim.report.text import print_result
 from roofsim.schedule.step import TIME_KEYS, StepTime
 from tests.scenarios import evaluated
+from tests.surely import sure
 
 QUANTISED = {
     "phase": "decode", "context_length": 512, "precision": "q4_k_m", "engine": "llama.cpp", "hardware_gpu": "a100",
@@ -145,9 +147,9 @@ def test_what_compute_units_cannot_draw_is_no_bandwidth():
     """Kernels for vectors keep few loads in flight: on an A100 its units set the rate, whatever the memory gives."""
     result = roofsim.run("llama3-8b", **QUANTISED_KEYS | {"engine": "llama.cpp@2024-05"})
     assert result.bound == "compute"
-    assert result.elasticity["memory_bandwidth"] == pytest.approx(0.0, abs=5e-3)
-    assert result.runner_up["bound"] == "launch"
-    assert 1.0 < result.runner_up["headroom"] < 1.5
+    assert sure(result.elasticity)["memory_bandwidth"] == pytest.approx(0.0, abs=5e-3)
+    assert sure(result.runner_up)["bound"] == "launch"
+    assert 1.0 < sure(result.runner_up)["headroom"] < 1.5
     assert result.time["memory_bandwidth"] < 0.02 * result.step_time
     assert words.bound_sentence(result).startswith(
         "compute (vector units); kernel launches would be next, once compute is "
@@ -179,9 +181,9 @@ def test_ops_are_bound_by_what_speeds_them_up():
 def test_shares_of_the_time_are_elasticities_on_one_card(model, gpu):
     result = roofsim.run(model, gpu=gpu, micro_batch_size=64, precision="bf16", optimizer="none")
     for name, rates in RATES_OF.items():
-        if name in ("compute", "memory_bandwidth", "launch") and result.elasticity["power"] > -0.01:
+        if name in ("compute", "memory_bandwidth", "launch") and sure(result.elasticity)["power"] > -0.01:
             share = result.time[name] / result.step_time
-            assert share == pytest.approx(-sum(result.elasticity[rate] for rate in rates), abs=0.02)
+            assert share == pytest.approx(-sum(sure(result.elasticity)[rate] for rate in rates), abs=0.02)
 
 
 def test_the_verdict_of_a_network_is_that_of_its_own_step():
@@ -209,12 +211,11 @@ def test_turning_points_are_where_the_verdict_turns(gpu):
 
 
 def sentence(bound, then, headroom, pipeline=1, **elasticity):
-    return words.bound_sentence(
-        SimpleNamespace(
-            scenario={"parallel": {"pipeline": pipeline}}, bound=bound, elasticity=elasticity,
-            runner_up={"bound": then, "headroom": headroom},
-        )
+    result: Any = SimpleNamespace(
+        scenario={"parallel": {"pipeline": pipeline}}, bound=bound, elasticity=elasticity,
+        runner_up={"bound": then, "headroom": headroom},
     )  # fmt: skip
+    return words.bound_sentence(result)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_latency_is_said_apart_from_rates():
     )
     target = io.StringIO()
     print_result(Console(file=target, width=500), result)
-    assert sum(result.elasticity.values()) > -0.99
+    assert sum(sure(result.elasticity).values()) > -0.99
     assert "of it is latency between GPUs, which none of these shortens." in target.getvalue()
 
 
@@ -286,4 +287,5 @@ def test_latency_is_said_apart_from_rates():
     ],
 )  # fmt: skip
 def test_sentences_of_turning_points(steps, products, expected):
-    assert _turning(SimpleNamespace(compute_bound_at=steps, products_bound_at=products)) == expected
+    served: Any = SimpleNamespace(compute_bound_at=steps, products_bound_at=products)
+    assert _turning(served) == expected

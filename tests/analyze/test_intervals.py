@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_a_comparison_says_where_software_never_met_a_chip():
 @pytest.mark.parametrize("key", ["workload.micro_batch_size", "hardware.gpus"])
 def test_a_sweep_has_the_intervals_of_its_points(key):
     values = [1, 2, 4, 8, 64] if key == "workload.micro_batch_size" else [1, 8, 16, 64]
-    scenario = {"model": "gpt2-355m", "workload": {"engine": "megatron-core", "global_batch_size": 512}}
+    scenario: dict[str, Any] = {"model": "gpt2-355m", "workload": {"engine": "megatron-core", "global_batch_size": 512}}
     table = roofsim.sweep(scenario, {key: values}).to_rows()
     section, name = key.split(".")
     for value, row in zip(values, table, strict=True):

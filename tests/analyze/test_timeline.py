@@ -6,6 +6,7 @@ import importlib
 import json
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_collectives_show_or_hide(schedule):
     for row in rows:
         assert row["hidden"] == pytest.approx(max(row["time"] - row["exposed"], 0.0))
         assert row["exposed"] >= 0.0
-    sums = defaultdict(float)
+    sums: dict[Any, float] = defaultdict(float)
     for row in rows:
         sums[row["stage"]] += row["exposed"]
     # What the pace-setting stage shows is the line of the breakdown, up to the corner where the host is as slow.

@@ -1,5 +1,7 @@
 """Verdicts have three values: where the interval holds what decides, none of the two sure ones."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.analyze.verdicts import chance_below, pace_verdict, ratio_interval, room_verdict
+from tests.surely import sure
 
 CARD = "rtx4090"
 
@@ -61,7 +64,7 @@ def _verdicts(sizes):
 
 def test_a_run_says_fits_tight_or_does_not_fit():
     size = roofsim.fit("gpt2", gpu=CARD)
-    most, safe = size.certificate.value, size.safe
+    most, safe = sure(sure(size.certificate).value), sure(size.safe)
     assert safe < most
     few, tight, more, many = _verdicts((safe, most, most + 1, 2 * most))
     assert [one.memory.verdict for one in (few, tight, more, many)] == ["fits", "tight", "tight", "does_not_fit"]
@@ -78,7 +81,7 @@ def test_a_run_says_fits_tight_or_does_not_fit():
 
 def test_the_largest_that_surely_fits_is_the_last_whose_whole_interval_does():
     answer = roofsim.fit("gpt2", gpu=CARD)
-    last, after = _verdicts((answer.safe, answer.safe + 1))
+    last, after = _verdicts((answer.safe, sure(answer.safe) + 1))
     assert last.memory.interval[1] <= last.memory.capacity < after.memory.interval[1]
     assert answer.to_dict()["largest"]["safe_value"] == answer.safe
     assert f"up to {answer.safe} the whole 80 % interval of the memory fits" in str(answer)
@@ -86,7 +89,8 @@ def test_the_largest_that_surely_fits_is_the_last_whose_whole_interval_does():
 
 def test_a_sweep_has_a_code_for_each_point_and_counts_the_tight_ones():
     fit = roofsim.fit("gpt2", gpu=CARD)
-    sizes = [1, fit.safe, fit.certificate.value, 4 * fit.certificate.value]
+    most = sure(sure(fit.certificate).value)
+    sizes = [1, fit.safe, most, 4 * most]
     table = roofsim.sweep("gpt2", {"workload.micro_batch_size": sizes}, gpu=CARD)
     assert table["memory.verdict"].tolist() == ["fits", "fits", "tight", "does_not_fit"]
     assert table["memory.verdict"].tolist() == [run.memory.verdict for run in _verdicts(sizes)]
@@ -96,7 +100,7 @@ def test_a_sweep_has_a_code_for_each_point_and_counts_the_tight_ones():
     assert "3 fit in memory (1 of them tight)" in str(table)
 
 
-SERVER = {"gpu": "h100", "prompt_length": 1000, "output_length": 200}
+SERVER: dict[str, Any] = {"gpu": "h100", "prompt_length": 1000, "output_length": 200}
 
 
 def test_a_server_keeps_up_does_not_or_may():

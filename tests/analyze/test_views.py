@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import roofsim
 from roofsim.cli.app import main
 
 TINY = {"family": "decoder", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 128}
-GENERATE = {"prompt_length": "1k", "output_length": 32}
+GENERATE: dict[str, Any] = {"prompt_length": "1k", "output_length": 32}
 SCENARIO = {"model": TINY, "workload": {"sequence_length": 64}}
 
 ANSWERS = {
@@ -64,7 +65,7 @@ def test_print_is_the_text_of_the_command_line(cli, capsys, name):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_repr_is_one_line_and_a_notebook_shows_a_table(name):
-    answer = ANSWERS[name][0]()
+    answer: Any = ANSWERS[name][0]()
     assert "\n" not in repr(answer)
     assert len(repr(answer)) < 240
     assert repr(answer).startswith(f"<{type(answer).__name__}: ")
@@ -84,7 +85,8 @@ def test_foreign_names_are_escaped_in_html():
     "name", ["ops", "ops top", "memory", "memory by", "memory curve", "timeline", "explain", "collectives"]
 )
 def test_rows_are_flat_and_alike(name):
-    rows = ANSWERS[name][0]().to_rows()
+    answer: Any = ANSWERS[name][0]()
+    rows = answer.to_rows()
     assert rows
     for row in rows:
         assert not any(isinstance(value, dict) for value in row.values())
@@ -119,7 +121,8 @@ def test_rows_of_the_ledger_sum_to_its_peak():
 
 def test_a_tensor_is_a_name_or_a_degree():
     assert "storage" in roofsim.memory("gpt2-124m", tensor="layers.mlp.up.out").to_rows()[0]
-    assert roofsim.memory("gpt2-124m", tensor=2, gpus=2).evaluation.resolved.parallel.tensor == 2
+    ledger: Any = roofsim.memory("gpt2-124m", tensor=2, gpus=2)
+    assert ledger.evaluation.resolved.parallel.tensor == 2
     with pytest.raises(roofsim.SpecError, match="different views"):
         roofsim.memory("gpt2-124m", by="op", curve=True)
 

@@ -63,8 +63,9 @@ def locals_with_names(function: ast.FunctionDef) -> frozenset[str]:
         elif isinstance(line, ast.NamedExpr | ast.AnnAssign) and line.value is not None:
             pairs = [(line.target, line.value)]
         for target, value in pairs:
-            both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-            alike = zip(target.elts, value.elts, strict=False) if both else [(target, value)]
+            alike = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                alike = [*zip(target.elts, value.elts, strict=False)]
             kept |= {
                 one.id for one, given in alike if isinstance(one, ast.Name) and receiver(given) not in (None, *OTHERS)
             }
@@ -111,7 +112,7 @@ def offenders(text: str, where: str = "") -> list[str]:
         if isinstance(function, ast.FunctionDef) and (where, function.name) not in SPOKEN:
             kept, apart = locals_with_names(function), where.startswith(PHYSICS)
             asked = [node for node in ast.walk(function) if asks(node, kept) or (apart and takes_apart(node))]
-            lines += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in asked]
+            lines += [f"{where}:{getattr(node, 'lineno', 0)} {ast.unparse(node)}" for node in asked]
     return sorted(set(lines))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from roofsim.analyze.catalogs import entry
+from roofsim.analyze.catalogs import constant_rows, entry
 from roofsim.api import resolve
 from roofsim.cost.kernels.models.attention import DecodeConstants, PrefillConstants
 from roofsim.cost.kernels.models.experts import ExpertConstants
@@ -200,7 +200,8 @@ def holds_a_number(node):
 def numbers_of(tree):
     """Return the names of a module's own numbers."""
     for node in tree.body:
-        targets, value = [], None
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             targets, value = [node.target], node.value
         elif isinstance(node, ast.Assign):
@@ -220,7 +221,7 @@ def default_of(value):
 
 def telling(expression):
     """Tell whether a default holds a number other than those of mathematics."""
-    return any(is_number(each) and each.value not in PLAIN for each in ast.walk(expression))
+    return any(is_number(each) and getattr(each, "value", 0) not in PLAIN for each in ast.walk(expression))
 
 
 def defaults_of(tree):
@@ -229,16 +230,13 @@ def defaults_of(tree):
         if isinstance(node, ast.ClassDef):
             for line in node.body:
                 target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
-                if (
-                    isinstance(target, ast.Name)
-                    and line.value is not None
-                    and any(map(telling, default_of(line.value)))
-                ):
+                value = getattr(line, "value", None)
+                if isinstance(target, ast.Name) and value is not None and any(map(telling, default_of(value))):
                     yield f"{node.name}.{target.id}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             positional = [*node.args.posonlyargs, *node.args.args]
             given = positional[len(positional) - len(node.args.defaults) :]
-            pairs = [*zip(given, node.args.defaults, strict=True)]
+            pairs: list[tuple[ast.arg, ast.expr | None]] = [*zip(given, node.args.defaults, strict=True)]
             pairs += [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
             yield from (f"{node.name}({one.arg})" for one, value in pairs if value is not None and telling(value))
 
@@ -431,6 +429,12 @@ def test_the_corners_of_kernel_models_are_those_of_a_calibration_file(tmp_path):
     usual = evaluated("llama3-8b", **decode)
     wider = evaluated("llama3-8b", **decode, hardware_calibration=str(path))
     assert float(wider.step.step) > 1.0001 * float(usual.step.step)
+
+
+def test_files_of_constants_are_listed():
+    rows = {row["name"]: row["description"] for row in constant_rows()}
+    assert {"physics", "steps", "kernel_models", "links"} <= set(rows)
+    assert all(10 < len(said) < 300 for said in rows.values()), rows
 
 
 def test_constants_are_shown():

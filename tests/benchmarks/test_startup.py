@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,9 @@ def test_calculon_is_asked_for_the_model_of_the_scenario():
     from roofsim import resolve
 
     resolved = resolve("gpt.yaml", gpu="a100")
-    model, work = resolved.model, resolved.workload
-    asked = startup.CALCULON_MODEL | startup.CALCULON_EXECUTION
+    work = resolved.workload
+    model: Any = resolved.model
+    asked: dict[str, Any] = startup.CALCULON_MODEL | startup.CALCULON_EXECUTION
     assert (asked["hidden"], asked["num_blocks"], asked["attn_heads"]) == (
         model.hidden_size, model.num_layers, model.num_attention_heads,
     )  # fmt: skip

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from roofsim.calibrate.microbenchmark import kernels, timing
 from roofsim.calibrate.microbenchmark import main as command
 from roofsim.calibrate.script import script_text
 from roofsim.cli.app import main
+from tests.surely import sure
 
 HEADER = "source,gpu,op,m,n,k,batch,heads,kv_heads,head_dim,q_len,kv_len,other,dtype,time_us"
 
@@ -28,7 +30,7 @@ def cli(monkeypatch, capsys):
             main()
             code = 0
         except SystemExit as stop:
-            code = stop.code or 0
+            code = int(stop.code or 0)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -93,17 +95,17 @@ def test_the_script_stands_alone():
             else []
         )
     }
-    assert {name.split(".")[0] for name in modules} <= {*sys.stdlib_module_names, "__future__"}
+    assert {sure(name).split(".")[0] for name in modules} <= {*sys.stdlib_module_names, "__future__"}
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(defined) == len(set(defined))
     assert {"Workpiece", "Bench", "row", "gemms", "main"} <= set(defined)
-    assert ast.get_docstring(tree).startswith("Measure how fast a card")
+    assert sure(ast.get_docstring(tree)).startswith("Measure how fast a card")
 
 
 def test_the_script_holds_the_parts_unchanged():
     text = script_text()
     for part in (timing, kernels, command):
-        lines = [line for line in Path(part.__file__).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in Path(str(part.__file__)).read_text(encoding="utf-8").splitlines() if line.strip()]
         code = [line for line in lines if not line.startswith(("from ", "import ", '"""'))]
         assert "\n".join(code[-40:]) in "\n".join(line for line in text.splitlines() if line.strip())
 
@@ -178,7 +180,8 @@ def test_what_fails_is_skipped_with_a_line(monkeypatch, capsys):
     cases = [case(op, work=work) for op, work in (("gemm", 3.0), ("large", 2.0), ("broken", 1.0), ("bmm", 0.5))]
     monkeypatch.setattr(command, "GROUPS", {"all": (1.0, lambda _bench: iter(cases))})
     rows = []
-    assert command.measure(Stub(), ["all"], 60.0, lambda done, time_us, _how: rows.append((done.op, time_us))) == 2
+    stub: Any = Stub()
+    assert command.measure(stub, ["all"], 60.0, lambda done, time_us, _how: rows.append((done.op, time_us))) == 2
     assert rows == [("bmm", 2.5), ("gemm", 2.5)]
     said = capsys.readouterr().err
     assert said.count("skip: ") == 2

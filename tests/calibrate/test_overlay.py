@@ -66,7 +66,7 @@ def test_the_rows_of_the_script_itself_are_understood():
     from roofsim.calibrate.microbenchmark.timing import Workpiece
     from roofsim.calibrate.microbenchmark.timing import row as written
 
-    case = Workpiece("stream", "fp32", {"m": 1, "n": 2**28}, {"fn": "triad"}, lambda: None, 1.0, 0, True)
+    case = Workpiece("stream", "fp32", {"m": 1, "n": 2**28}, {"fn": "triad"}, lambda: list, 1.0, 0, True)
     fields = {name: str(value) for name, value in written("measured:x", "card", case, {"torch": "2"}, 2000.0).items()}
     assert overlay([fields], GPU)["deviation"]["stream"] > 0
 

@@ -19,7 +19,7 @@ def cli(monkeypatch, capsys):
             main()
             status = 0
         except SystemExit as stop:
-            status = stop.code or 0
+            status = int(stop.code or 0)
         captured = capsys.readouterr()
         assert status == code, captured.err
         return captured.err if code else captured.out

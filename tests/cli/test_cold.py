@@ -14,6 +14,7 @@ from roofsim.cli.page import verb_page
 from roofsim.cli.parse import arguments_of
 from roofsim.cli.verbs import VERBS
 from roofsim.cli.words import parameters_of, target_of
+from tests.surely import sure
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What takes tens of milliseconds to import, and no ordinary command needs.
@@ -95,7 +96,7 @@ def test_an_ordinary_line_is_read_as_the_parser_reads_it(verb, line):
     context = command.make_context(verb, line.split())
     theirs = {name: list(value) if isinstance(value, tuple) else value for name, value in context.params.items()}
     # Typer 0.26 makes paths of texts when it calls the verb, later ones before that.
-    assert {name: _plain(value) for name, value in ours.items()} == {
+    assert {name: _plain(value) for name, value in sure(ours).items()} == {
         name: _plain(value) for name, value in theirs.items()
     }
 

@@ -18,7 +18,7 @@ def call(monkeypatch, capsys, *arguments):
         main()
         code = 0
     except SystemExit as stop:
-        code = stop.code or 0
+        code = int(stop.code or 0)
     return code, capsys.readouterr()
 
 

@@ -28,7 +28,7 @@ def compare(monkeypatch, capsys):
         try:
             main()
         except SystemExit as stop:
-            status = stop.code or 0
+            status = int(stop.code or 0)
         captured = capsys.readouterr()
         assert status == code, captured.out + captured.err
         return captured.err if code and captured.err else captured.out
@@ -129,9 +129,10 @@ def test_a_bar_comes_after_a_second_only(monkeypatch):
         screen = _Terminal()
         monkeypatch.setattr(sys, "stderr", screen)
         ticks = iter(range(100))
-        monkeypatch.setattr(progress.time, "monotonic", lambda ticks=ticks, step=seconds: next(ticks) * step)
+        monkeypatch.setattr("roofsim.cli.progress.time.monotonic", lambda ticks=ticks, step=seconds: next(ticks) * step)
         assert list(progress.tracked([1, 2, 3], "comparing")) == [1, 2, 3]
         assert ("comparing" in screen.getvalue()) == bar
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    quiet = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", quiet)
     assert list(progress.tracked([1, 2], "comparing")) == [1, 2]
-    assert sys.stderr.getvalue() == ""
+    assert quiet.getvalue() == ""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from itertools import combinations
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import networkx as nx
@@ -91,7 +92,7 @@ def test_boxes_of_a_picture_stand_apart_and_edges_go_down(family, phase):
     layout = layout_of(diagram)
     assert set(layout.nodes) == set(diagram)
     assert len(layout.edges) + layout.hidden == diagram.number_of_edges()
-    rows = {}
+    rows: dict[Any, Any] = {}
     for node, (x, y) in layout.nodes.items():
         rows.setdefault(y, []).append((x, node))
         assert 0.0 <= x <= layout.width

@@ -23,7 +23,7 @@ def cli(monkeypatch, capsys):
             main()
             status = 0
         except SystemExit as stop:
-            status = stop.code or 0
+            status = int(stop.code or 0)
         captured = capsys.readouterr()
         assert status == code, captured.err
         assert "Traceback" not in captured.err

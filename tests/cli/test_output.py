@@ -15,6 +15,7 @@ import pytest
 from roofsim.cli.app import main
 from roofsim.errors import OutputError
 from roofsim.output import encoded, replacing, save_text, visible
+from tests.surely import sure
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "{family: decoder, num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100, max_sequence_length: 64}"
@@ -214,9 +215,9 @@ def test_a_reader_who_leaves_loses_no_file(tiny, tmp_path):
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
     ) as process:
-        assert process.stdout.read(1)
-        process.stdout.close()
-        error = process.stderr.read()
+        assert sure(process.stdout).read(1)
+        sure(process.stdout).close()
+        error = sure(process.stderr).read()
     assert (process.returncode, error) == (0, b"")
     assert json.loads(trace.read_text())["traceEvents"]
 

@@ -21,7 +21,7 @@ def said(monkeypatch, capsys, *arguments):
         main()
         code = 0
     except SystemExit as stop:
-        code = stop.code or 0
+        code = int(stop.code or 0)
     out, err = capsys.readouterr()
     return code, out + err
 

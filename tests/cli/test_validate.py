@@ -43,7 +43,7 @@ def cli(monkeypatch, capsys):
             main()
             code = 0
         except SystemExit as stop:
-            code = stop.code or 0
+            code = int(stop.code or 0)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -19,6 +19,7 @@ from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import Parallel
 from roofsim.units import parse
+from tests.surely import sure
 
 MICROSECOND, GB = parse("1 us", "s"), parse("1 GB", "B")
 SYSTEMS = (
@@ -35,7 +36,7 @@ SYSTEMS = (
 @cache
 def fabric(system):
     node = validate(System, catalog.load("system", system))
-    gpu = validate(Gpu, catalog.load("gpu", node.gpu))
+    gpu = validate(Gpu, catalog.load("gpu", sure(node.gpu)))
     return fabric_of(node, gpu, gpu.architecture)
 
 
@@ -223,14 +224,14 @@ def test_ranks_with_the_same_experts_lie_an_expert_group_apart(tensor, expert, s
 def test_what_a_link_can_do_is_a_fact_and_not_in_its_name(monkeypatch):
     """A kind with another name and the same facts is priced alike; without reduction in its switches it has none."""
     system = validate(System, catalog.load("system", "dgx-h100"))
-    gpu = validate(Gpu, catalog.load("gpu", system.gpu))
+    gpu = validate(Gpu, catalog.load("gpu", sure(system.gpu)))
     known = link_kinds.shipped()
     family = known.kinds["nvlink2"].model_copy(update={"reduces_in_switch": True})
     own = {"wire": family, "nvlink9": family.model_copy(update={"reduces_in_switch": False, "reads_peers": False})}
     monkeypatch.setattr(link_kinds, "shipped", lambda: known.model_copy(update={"kinds": known.kinds | own}))
 
     def tier(name):
-        link = system.link.model_copy(update={"name": name})
+        link = sure(system.link).model_copy(update={"name": name})
         return fabric_of(system.model_copy(update={"link": link}), gpu, gpu.architecture).tiers[0]
 
     links = shipped_links()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def seconds(*args, **extra):
 def products(*args, **extra):
     evaluation = evaluate(resolve(request(*args, **extra)))
     graph = evaluation.program.stages[0].graph
-    works = {}
+    works: dict[Any, Any] = {}
     for index, work in evaluation.priced[0].works:
         op = graph.ops[index]
         if isinstance(op, Matmul | Cast) and op.inputs[-1].owner.role is Role.PARAMETER:

@@ -16,6 +16,7 @@ from roofsim_evidence.multi_gpu.cases import load_multi_cases
 from roofsim_evidence.multi_gpu.mechanisms import ABLATIONS
 from roofsim_evidence.multi_gpu.notes import COMPOSED
 from roofsim_evidence.steps.cases import predict_step
+from tests.surely import sure
 
 CASES = [case for case in load_multi_cases() if case.source != COMPOSED]
 BY_NAME = {one.name: one for one in ABLATIONS}
@@ -62,6 +63,6 @@ def test_ops_are_told_by_what_they_do_and_not_by_their_names():
     scenario = {"model": "gpt2-124m", "workload": workload, "parallel": {"sharding": "full"}}
     (stage,) = build(resolve(scenario | {"hardware": {"gpu": "a100", "gpus": 4}})).stages
     for name, count in (("copies", 6), ("accumulation", 16)):
-        idle = BY_NAME[name].off.idle
+        idle = sure(BY_NAME[name].off.idle)
         assert [idle(op) for op in stage.graph] == [idle(op) for op in renamed(stage.graph, lambda name: f"x{name}x")]
         assert sum(map(idle, stage.graph)) == count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import roofsim
@@ -9,6 +11,7 @@ from roofsim_evidence import pages
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import checkout, constants, measurements
 from roofsim_evidence.subjects import ORDER, SUBJECTS, VERBS
+from tests.surely import noted
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -99,7 +102,7 @@ def test_a_template_without_a_value_is_an_error():
 
 
 def test_all_fits_run_in_their_order_and_only_to_be_written(evidence, monkeypatch):
-    ran = []
+    ran: list[Any] = []
     monkeypatch.setattr("roofsim_evidence.cli.subprocess.run", lambda command, check: ran.append((command[-2], check)))
     assert evidence("fit", "--all", "--write")[0] == 0
     assert ran == [(name, True) for name in ORDER]
@@ -115,8 +118,8 @@ def test_all_fits_run_in_their_order_and_only_to_be_written(evidence, monkeypatc
 
 
 def test_transfers_are_those_of_a_subjects_sets(evidence, monkeypatch):
-    ran = []
-    monkeypatch.setattr("roofsim_evidence.left_out.verbs.transfer", lambda sets: ran.append(sets) or "done")
+    ran: list[Any] = []
+    monkeypatch.setattr("roofsim_evidence.left_out.verbs.transfer", lambda sets: noted(ran, sets) or "done")
     assert evidence("fit", "inference", "--transfer")[:2] == (0, "done\n")
     assert evidence("fit", "steps", "--transfer")[0] == 0
     assert ran == [("inference", "servers"), ("steps",)]

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from roofsim.calibrate.kernels.fit import class_of, predict
-from roofsim.calibrate.kernels.table import SIZES, Group
+from roofsim.calibrate.kernels.table import SIZES, Group, KernelTable
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim_evidence.external_kernels import reader as aiconfigurator
-from roofsim_evidence.external_kernels.meaning import SYSTEMS, TABLES, reason_left_out
+from roofsim_evidence.external_kernels.meaning import SYSTEMS, TABLES, full_sizes, reason_left_out
 from roofsim_evidence.external_kernels.page import page
 from roofsim_evidence.external_kernels.reader import Counts, data_folder, read_chunks
 from roofsim_evidence.external_kernels.scores import (
@@ -29,6 +29,7 @@ from roofsim_evidence.external_kernels.scores import (
     shipped_rows,
     thinned,
 )
+from tests.surely import sure
 
 MILLI = 1e-3
 LATENCY = 0.25
@@ -223,9 +224,9 @@ def products(gpu, engine, donor, factor=1.0, rows=120):
     m, n, k = (2 ** random.integers(4, 14, rows) for _ in range(3))
     fit = shipped_fit()
     group, lender = Group(gpu, "gemm", "bf16", engine), Group(donor, "gemm", "bf16", engine)
-    table = aiconfigurator.KernelTable(
+    table = KernelTable(
         (group,), np.zeros(rows, dtype=np.int64),
-        aiconfigurator.full_sizes({"m": m, "n": n, "k": k}, rows), ({},) * rows, np.ones(rows),
+        full_sizes({"m": m, "n": n, "k": k}, rows), ({},) * rows, np.ones(rows),
     )  # fmt: skip
     seconds = predict(table, class_of("gemm"), {group: fit.constants(class_of("gemm"), lender)}) * factor
     return [
@@ -265,7 +266,7 @@ def test_a_measured_card_is_scored_with_constants_of_the_others_too(write):
     examination = examine(folder, refit=True)
     ((key, errors),) = ratios(examination.left_out).items()
     assert (key.basis, key.group.gpu) == ("new card", "arc-pro-b60")
-    assert "arc-pro-b60" not in examination.left_out.donors[key]
+    assert "arc-pro-b60" not in sure(examination.left_out).donors[key]
     assert np.median(np.abs(errors - 1.0)) > 0.1
     assert "## Each card with constants of the other cards only" in page(examination, "test").text
 
@@ -280,7 +281,7 @@ def test_a_fresh_fit_recovers_a_slower_card_on_rows_that_it_did_not_see(write):
     folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", factor=1.5, rows=300))
     examination = examine(folder, refit=True)
     ((key, again),) = ratios(examination.refit).items()
-    fitted = examination.refit.fitted[key]
+    fitted = sure(examination.refit).fitted[key]
     assert 10 < fitted <= 40
     assert len(again) == 300 - fitted
     assert (

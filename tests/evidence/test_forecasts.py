@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from roofsim_evidence.forecasts import asked, sealed, verbs
 from roofsim_evidence.forecasts.asked import FILE, folder, forecast, read_asked
 
 DECODE = {"phase": "decode", "batch_size": 1, "context_length": 512, "precision": "fp16", "engine": "vllm"}
-LINES = [
+LINES: list[dict[str, Any]] = [
     {
         "name": "small",
         "about": "a card",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import yaml
@@ -20,6 +22,8 @@ from roofsim_evidence.intervals.quantiles import BEYOND, Sample, covered, scales
 from roofsim_evidence.intervals.rows import MEMORY, TIMES, all_rows, row_of, rows_of
 from roofsim_evidence.intervals.terms import MEMORY as MEMORY_TERMS
 from roofsim_evidence.intervals.terms import TIME as TIME_TERMS
+
+KINDS_OF_INTERVALS: tuple[Any, ...] = ("time", "memory")
 
 
 def test_scales_put_a_tenth_beyond_each_end():
@@ -113,7 +117,7 @@ def test_the_file_is_what_the_schema_reads(pools):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_hold_what_they_say_in_every_column(pools, kind):
-    for pool, what in zip(pools, ("time", "memory"), strict=True):
+    for pool, what in zip(pools, KINDS_OF_INTERVALS, strict=True):
         inside = pool.inside(shipped().ends(what))[pool.of(kind)].mean()
         assert 0.75 <= inside <= 0.86, (what, inside)
 

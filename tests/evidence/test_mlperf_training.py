@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ CASES = training_cases()
 @pytest.fixture(scope="module")
 def rows():
     """Rows of frozen and of pipelined models, one of each kind (equal settings have equal predictions), and a few others."""
-    kinds = {}
+    kinds: dict[Any, Any] = {}
     for case in CASES:
         kinds.setdefault(str(case.scenario), case)
     large = ("llama2_70b_lora", "llama31_405b")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.calibrate.cases import Case
@@ -18,6 +20,7 @@ from roofsim_evidence.record.page import both_ways, page, ratio_of
 from roofsim_evidence.record.scores import FEWEST, CellScore, cell_scores
 from roofsim_evidence.record.sections import PLACE, with_plain_scores
 from roofsim_evidence.record.sets import SETS, Predicted, SetPrediction, predict
+from tests.surely import sure
 
 
 def cell(median=0.05, by="all", name="all", **more):
@@ -59,7 +62,7 @@ def test_a_plain_statement_has_nothing_but_what_a_user_states(name):
 
 
 def test_stating_plainly_changes_no_statement_and_is_the_same_twice():
-    scenario = {
+    scenario: dict[str, Any] = {
         "model": {"family": "decoder", "num_layers": 2},
         "workload": {
             "engine": "megatron-core+fp8-gathers", "precision": {"compute": "fp8", "attention": "fp8"}, "optimizer": "lamb",
@@ -146,7 +149,7 @@ def test_columns_of_other_versions_are_no_obstacle(monkeypatch, tmp_path):
     lines.save_now(line(cell()))
     path = tmp_path / "record" / "now.jsonl"
     path.write_text(path.read_text().replace('"p90"', '"p95"'))
-    assert lines.now().whole("steps") == cell(p90=None)
+    assert sure(lines.now()).whole("steps") == cell(p90=None)
 
 
 def test_the_hash_of_constants_is_that_of_their_files(monkeypatch, tmp_path):
@@ -154,7 +157,7 @@ def test_the_hash_of_constants_is_that_of_their_files(monkeypatch, tmp_path):
         (tmp_path / "hardware" / folder).mkdir(parents=True)
     file = tmp_path / "hardware" / "constants" / "a.yaml"
     file.write_text("a: 1\n")
-    monkeypatch.setattr(lines.catalog, "root", lambda: tmp_path)
+    monkeypatch.setattr("roofsim_evidence.record.line.catalog.root", lambda: tmp_path)
     before = lines.constants_hash()
     file.write_text("a: 2\n")
     changed = lines.constants_hash()
@@ -288,7 +291,7 @@ def test_the_page_shows_releases_plain_users_and_draws_them(tmp_path):
     assert "| steps on one GPU | 40 | 5.0% | 4.0% |" in built.text
     assert "| 1.50 | **no** |" in built.text
     assert "| steps on one GPU | lambda | 40 | 4.0% | 6.0% | +0.0% |" in built.text
-    (picture,) = built.draw(tmp_path)
+    (picture,) = sure(built.draw)(tmp_path)
     assert picture.stat().st_size > 10_000
 
 

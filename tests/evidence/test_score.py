@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def case_of(name="one", measured=1.0, **changes):
         "workload": {"micro_batch_size": 8, "precision": "bf16", "engine": "pytorch-eager"},
         "hardware": {"gpu": changes.get("gpu", "v100-sxm2-16gb")},
     }
-    given = {
+    given: dict[str, Any] = {
         "source": "lambda", "year": 2022, "software": "pytorch", "regime": "train", "family": "cnn",
         "scenario": scenario,
     } | {key: value for key, value in changes.items() if key != "gpu"}  # fmt: skip
@@ -37,7 +38,7 @@ def case_of(name="one", measured=1.0, **changes):
 
 
 def row_of(predicted, case=None, **changes):
-    given = {"architecture": "volta", "samples": 8.0, "ideal": 0.25} | changes
+    given: dict[str, Any] = {"architecture": "volta", "samples": 8.0, "ideal": 0.25} | changes
     return StepPrediction(case=case or case_of(), predicted=predicted, **given)
 
 

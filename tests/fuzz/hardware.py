@@ -54,7 +54,7 @@ def overrides(random: Random, folder: Path) -> Input:
     scenario = valid(random)
     changes: dict[str, Any] = {}
     for _ in range(random.choice((1, 1, 2, 3))):
-        kind = random.choice(("gpu", "gpu", "system"))
+        kind: Any = random.choice(("gpu", "gpu", "system"))
         path, new = value(random, kind)
         changes[".".join((kind, *path))] = new
     scenario["hardware"]["override"] = changes
@@ -65,7 +65,7 @@ def inline(random: Random, folder: Path) -> Input:
     """Return a scenario with a card or a system of its own: one of the catalog, changed."""
     del folder
     scenario = valid(random)
-    kind = random.choice(("gpu", "gpu", "system"))
+    kind: Any = random.choice(("gpu", "gpu", "system"))
     name = random.choice(sorted(catalog.names(kind)))
     data = (
         copy.deepcopy(CARD) if kind == "gpu" and random.random() < 0.3 else copy.deepcopy(catalog.load(kind, name).data)
@@ -104,13 +104,13 @@ def calibrations(random: Random, folder: Path) -> Input:
         )
     if random.random() < 0.1:
         data["schema"] = random.choice((0, 2, 99, "x", None))
-    path = folder / "card.yaml"
+    place = folder / "card.yaml"
     text = json.dumps(data)
     scenario = valid(random)
-    scenario["hardware"] = {"gpu": gpu, "calibration": str(path)}
+    scenario["hardware"] = {"gpu": gpu, "calibration": str(place)}
 
     def act() -> list[str]:
-        path.write_text(text, encoding="utf-8")
+        place.write_text(text, encoding="utf-8")
         return run(scenario)
 
     return Input(f"{text} in {scenario!r}", act)

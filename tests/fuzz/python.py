@@ -72,7 +72,7 @@ def _call(verb: str, scenario: Any, keys: dict[str, Any], random: Random) -> lis
     if verb == "fit":
         largest = random.choice((None, None, "micro-batch-size", "sequence-length", "model", "x"))
         return broken_by_numbers(roofsim.fit(scenario, largest=largest, **keys).to_dict())
-    sizes = {"prompt_length": 64, "output_length": 16, "engine": "vllm"} | keys
+    sizes: dict[str, Any] = {"prompt_length": 64, "output_length": 16, "engine": "vllm"} | keys
     return broken_by_numbers(roofsim.serve(scenario, **sizes).to_dict())
 
 

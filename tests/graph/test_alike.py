@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -60,7 +62,7 @@ def test_kernels_of_ops_that_are_alike_are_those_of_each_alone(name):
 
 def _product(**changes):
     left, weight = Tensor("x", (8.0, 4.0), BF16), Tensor("w", (4.0, 2.0), BF16, Role.PARAMETER)
-    values = {
+    values: dict[str, Any] = {
         "name": "p",
         "m": 8.0,
         "n": 2.0,

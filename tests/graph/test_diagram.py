@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -17,7 +18,7 @@ from roofsim.graph.diagram import part_of, rows_of
 from roofsim.graph.formats import FILLS, TEXTS, fill_of, node_link
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA
 
-SMALL = {"gpu": "a100", "sequence_length": 64, "micro_batch_size": 1}
+SMALL: dict[str, Any] = {"gpu": "a100", "sequence_length": 64, "micro_batch_size": 1}
 NODE = {
     "name": str, "class": str, "function": str, "phase": str, "component": str, "stage": str, "block": str, "repeat": float,
     "order": int, "output": str, "launches": float, "flops": float, "executed_flops": float, "bytes_read": float,
@@ -121,9 +122,9 @@ def test_edges_are_what_is_read_through_views(model):
             between = whole.subgraph([maker, op, *(one for one in graph if one.kind is Kind.VIEW)])
             assert nx.has_path(between, maker, op)
         for tensor in op.inputs:
-            maker = graph.producer.get(tensor)
-            if maker is not None and maker.kind is not Kind.VIEW:
-                assert tensor.name in diagram.edges[maker.name, op.name]["tensor"].split(", ")
+            producer = graph.producer.get(tensor)
+            if producer is not None and producer.kind is not Kind.VIEW:
+                assert tensor.name in diagram.edges[producer.name, op.name]["tensor"].split(", ")
 
 
 @pytest.mark.parametrize("model", [TINY, TINY_EXPERTS])
@@ -149,12 +150,18 @@ def test_parts_of_a_graph():
 
 
 def test_stages_have_nodes_of_their_own():
-    serving = {"gpu": "h100", "engine": "vllm", "phase": "generate", "prompt_length": 16, "output_length": 4}
+    serving: dict[str, Any] = {
+        "gpu": "h100",
+        "engine": "vllm",
+        "phase": "generate",
+        "prompt_length": 16,
+        "output_length": 4,
+    }
     whole = roofsim.graph(TINY, **serving)
     assert {has["stage"] for _, has in whole.nodes(data=True)} == {"prefill", "decode"}
     decode = roofsim.graph(TINY, stage="decode", **serving)
     assert set(decode) == {node for node, has in whole.nodes(data=True) if has["stage"] == "decode"}
-    pipeline = {"gpu": "h100", "gpus": 4, "pipeline": 4, "global_batch_size": 8, "sequence_length": 64}
+    pipeline: dict[str, Any] = {"gpu": "h100", "gpus": 4, "pipeline": 4, "global_batch_size": 8, "sequence_length": 64}
     last = roofsim.graph(TINY, stage="stage 3", **pipeline)
     assert {has["stage"] for _, has in last.nodes(data=True)} == {"stage 3"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ def test_an_input_read_twice_is_counted_once():
 
 
 def test_attention_forward_and_backward():
-    shape = {
+    shape: dict[str, Any] = {
         "batch": 2.0,
         "heads": 3.0,
         "kv_heads": 3.0,
@@ -89,13 +91,13 @@ def test_visible_share_is_the_mask_counted_out(q, extra, window):
 def test_visible_share_takes_arrays():
     lengths = np.array([4.0, 8.0, 1.0])
     expected = [visible_share(length, length, causal=True) for length in lengths]
-    assert visible_share(lengths, lengths, causal=True).tolist() == expected
+    assert np.asarray(visible_share(lengths, lengths, causal=True)).tolist() == expected
 
 
 def test_convolution_flops_bytes_and_kernels():
     # the first layer of ResNet-50: 7x7, stride 2, 224 -> 112 pixels
     x, w, out = tensor(1, 3, 224, 224), tensor(64, 3, 7, 7), tensor(1, 64, 112, 112)
-    shape = {
+    shape: dict[str, Any] = {
         "batch": 1.0, "in_channels": 3.0, "out_channels": 64.0, "in_size": (224.0, 224.0), "out_size": (112.0, 112.0),
         "kernel_size": (7.0, 7.0), "stride": 2.0,
     }  # fmt: skip
@@ -110,7 +112,7 @@ def test_convolution_flops_bytes_and_kernels():
 
 
 def test_depthwise_convolution_divides_flops_by_groups():
-    shape = {
+    shape: dict[str, Any] = {
         "batch": 2.0, "in_channels": 32.0, "out_channels": 32.0, "in_size": (8.0, 8.0), "out_size": (8.0, 8.0),
         "kernel_size": (3.0, 3.0),
     }  # fmt: skip

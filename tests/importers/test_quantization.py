@@ -10,6 +10,7 @@ import copy
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,7 +257,7 @@ def test_keys_and_values_take_the_type_that_the_file_asks_for():
 
 
 def test_training_takes_16_bits():
-    request = {"model": {**LLAMA_8B, "quantization_config": AWQ}, "workload": {"sequence_length": 128}}
+    request: dict[str, Any] = {"model": {**LLAMA_8B, "quantization_config": AWQ}, "workload": {"sequence_length": 128}}
     assert resolve(request).precision.weights is None
     assert any("training updates no awq-int4-g128 weights" in note for note in resolve(request).assumed)
 
@@ -350,7 +351,11 @@ def test_a_checkpoints_own_name_means_its_own_weights():
     named = scenario(LLAMA_8B, AWQ, gpu="h100", precision="awq-int4-g128")
     assert roofsim.run(named).step_time == roofsim.run(own).step_time
     assert weight_bytes(named) == weight_bytes(own)
-    request = {"model": "gpt-oss-20b", "workload": {"phase": "decode", "engine": "vllm"}, "hardware": {"gpu": "h100"}}
+    request: dict[str, Any] = {
+        "model": "gpt-oss-20b",
+        "workload": {"phase": "decode", "engine": "vllm"},
+        "hardware": {"gpu": "h100"},
+    }
     everywhere = {**request, "workload": {**request["workload"], "precision": "mxfp4"}}
     assert weight_bytes(everywhere) < weight_bytes(request)
     assert [note for note in resolve(everywhere).warnings if "the checkpoint's own mxfp4" in note]

@@ -16,6 +16,7 @@ from roofsim.analyze.allocation import measured_of, replay
 from roofsim.errors import SpecError
 from roofsim.importers.snapshot import read_snapshot
 from tests.importers.snapshots import BASE, MIB, block, event, long_trace, segment, snapshot
+from tests.surely import sure
 
 
 @pytest.fixture
@@ -52,18 +53,18 @@ def test_every_pickle_protocol_and_json_say_the_same(write, protocol):
 def test_the_record_is_followed_from_what_was_there_before(write):
     trace = read_snapshot(write(snapshot())).trace
     small = MIB // 2  # 100 bytes less were asked for, a granule less is rounded to the same
-    assert trace.events == 8
-    assert trace.allocated_start == 4 * MIB
-    assert trace.curve == [12 * MIB, 12 * MIB + small, 4 * MIB + small, 24 * MIB + small]
-    assert (trace.allocated_peak, trace.allocated_low) == (24 * MIB + small, 4 * MIB + small)
-    assert (trace.reserved_start, trace.reserved_peak) == (20 * MIB, 42 * MIB)
+    assert sure(trace).events == 8
+    assert sure(trace).allocated_start == 4 * MIB
+    assert sure(trace).curve == [12 * MIB, 12 * MIB + small, 4 * MIB + small, 24 * MIB + small]
+    assert (sure(trace).allocated_peak, sure(trace).allocated_low) == (24 * MIB + small, 4 * MIB + small)
+    assert (sure(trace).reserved_start, sure(trace).reserved_peak) == (20 * MIB, 42 * MIB)
 
 
 def test_the_record_runs_through_the_simulation(write):
     measured = read_snapshot(write(snapshot()))
     replayed = replay(measured)
-    assert replayed.allocated_peak == measured.trace.allocated_peak
-    assert replayed.reserved_peak == 42 * MIB
+    assert sure(replayed).allocated_peak == sure(measured.trace).allocated_peak
+    assert sure(replayed).reserved_peak == 42 * MIB
 
 
 def test_blocks_without_addresses_lie_side_by_side(write):
@@ -102,8 +103,8 @@ def test_failed_allocations_and_lost_frees(write):
         event("alloc", BASE, MIB),  # what lay there was freed without a record
     ]
     measured = read_snapshot(write(data))
-    assert measured.trace.out_of_memory == 1
-    assert measured.trace.curve[-2:] == [20 * MIB + MIB // 2, 21 * MIB + MIB // 2]
+    assert sure(measured.trace).out_of_memory == 1
+    assert sure(measured.trace).curve[-2:] == [20 * MIB + MIB // 2, 21 * MIB + MIB // 2]
     assert any("failed" in note for note in measured_of(measured).notes)
 
 
@@ -227,8 +228,8 @@ def test_a_long_record_takes_seconds(write):
     start = time.perf_counter()
     measured = read_snapshot(path)
     assert time.perf_counter() - start < 10.0  # 0.5 s on a quiet core
-    assert measured.trace.events == 200_000
-    assert measured.trace.allocated_peak == 64 * 512
+    assert sure(measured.trace).events == 200_000
+    assert sure(measured.trace).allocated_peak == 64 * 512
 
 
 def nested(depth):

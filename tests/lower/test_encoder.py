@@ -1,5 +1,7 @@
 """BERT and its kin against the oracle tables and against transformers."""
 
+from typing import Any
+
 import pytest
 
 from roofsim.errors import SpecError
@@ -18,7 +20,13 @@ from tests.lower.transformer_checks import (
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 
 ORACLES = ("bert_base", "bert_large")
-SMALL = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "dropout": 0.1}
+SMALL: dict[str, Any] = {
+    "num_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+    "dropout": 0.1,
+}
 HEADS = {
     "bert-base/span": {"head": "span"},
     "bert-base/classification": {"head": "classification"},

@@ -1,5 +1,7 @@
 """T5 and Whisper against the oracle tables and against transformers."""
 
+from typing import Any
+
 import pytest
 
 from roofsim.graph.base import Phase
@@ -17,7 +19,7 @@ from tests.lower.transformer_checks import (
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 
 ORACLES = ("whisper_small", "whisper_large_v2")
-SMALL = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
+SMALL: dict[str, Any] = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
 GATED = {"gated_mlp": True, "activation": "gelu_new", "intermediate_size": 2048, "scaled_output": False}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.graph.base import Phase
@@ -11,7 +13,7 @@ from roofsim.memory.profile import profile
 from roofsim.spec.model.transformer import DecoderModel
 from tests.lower.test_decoder import LLAMA, SMALL, heavy, infer, load, parameters, step
 
-SPARSE = {**SMALL, **LLAMA, "num_experts": 8, "experts_per_token": 2, "expert_intermediate_size": 32}
+SPARSE: dict[str, Any] = {**SMALL, **LLAMA, "num_experts": 8, "experts_per_token": 2, "expert_intermediate_size": 32}
 
 
 def experts(graph):
@@ -76,7 +78,7 @@ def test_the_weighted_rows_take_the_type_of_the_weights(fields, dtype):
 
 
 def test_groups_are_chosen_before_experts_and_leave_nothing_behind():
-    grouped = {
+    grouped: dict[str, Any] = {
         "router_scores": "sigmoid",
         "router_correction_bias": True,
         "router_groups": 4,

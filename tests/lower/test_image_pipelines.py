@@ -180,8 +180,8 @@ def test_arrays_give_what_their_elements_give():
         one = evaluate(
             replace(resolved, workload=resolved.workload.model_copy(update={"micro_batch_size": float(size)}))
         )
-        assert evaluation.step.step[index] == pytest.approx(one.step.step)
-        assert memory_of(evaluation).reserved[index] == pytest.approx(memory_of(one).reserved)
+        assert np.asarray(evaluation.step.step)[index] == pytest.approx(one.step.step)
+        assert np.asarray(memory_of(evaluation).reserved)[index] == pytest.approx(memory_of(one).reserved)
 
 
 @pytest.mark.parametrize(

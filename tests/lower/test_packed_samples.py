@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.api import run
@@ -50,7 +52,8 @@ def test_nothing_else_changes():
     ids=str,
 )
 def test_ranks_share_what_is_left(layout):
-    alone, shared = (scores(graph_of(TINY_LLAMA, parallel, packed_length=64)) for parallel in ({}, layout))
+    layouts: tuple[dict[str, Any], ...] = ({}, layout)
+    alone, shared = (scores(graph_of(TINY_LLAMA, parallel, packed_length=64)) for parallel in layouts)
     assert shared / alone == pytest.approx(0.5, rel=0.01)
 
 

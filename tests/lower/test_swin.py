@@ -1,5 +1,7 @@
 """Swin transformers against timm."""
 
+from typing import Any
+
 import pytest
 
 from roofsim.graph.base import Phase
@@ -9,7 +11,13 @@ from tests.lower.transformer_checks import check_arrays, check_reference, refere
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 
 NAMES = tuple(f"swin-{size}-patch4-window7-224" for size in ("tiny", "small", "base", "large"))
-SMALL = {"embedding_size": 16, "depths": (2, 3), "heads_per_stage": (2, 4), "image_size": 32, "window_size": 4}
+SMALL: dict[str, Any] = {
+    "embedding_size": 16,
+    "depths": (2, 3),
+    "heads_per_stage": (2, 4),
+    "image_size": 32,
+    "window_size": 4,
+}
 
 
 @pytest.mark.parametrize("row", references(*NAMES))

@@ -1,5 +1,7 @@
 """Vision transformers against the oracle tables (transformers) and against timm."""
 
+from typing import Any
+
 import pytest
 
 from roofsim.graph.base import Phase
@@ -25,7 +27,13 @@ TIMM = (
     "vit-giant-patch14-dinov2",
     "beit-base-patch16-224",
 )
-SMALL = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "image_size": 32, "patch_size": 8}
+SMALL: dict[str, Any] = {
+    "num_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+}
 
 
 @pytest.mark.parametrize("name", ORACLES)

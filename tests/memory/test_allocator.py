@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -264,7 +265,8 @@ def check(allocator, sizes):
 @given(sequences(), FACTS)
 def test_laws_of_every_sequence(drawn, facts):
     events, live = drawn
-    allocator, sizes = CachingAllocator(facts), {}
+    allocator = CachingAllocator(facts)
+    sizes: dict[Any, Any] = {}
     for key, size, stream in events:
         if size == FREE:
             allocator.free(key)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,11 +35,11 @@ def test_arrays_have_the_peak_of_each_element(instants):
     phases = [Phase.BACKWARD if backward else Phase.FORWARD for backward, _ in instants]
     whole, alone = Peak(), [Peak() for _ in range(3)]
     for number, (phase, (_, sizes)) in enumerate(zip(phases, instants, strict=True)):
-        op = Op(f"op {number}", phase)
+        op: Any = Op(f"op {number}", phase)
         amounts = points(sizes)
-        whole.offer(amounts, op, lambda amounts=amounts, number=number: {"size": amounts, "number": float(number)})
+        whole.offer(amounts, op, partial(dict, size=amounts, number=float(number)))
         for one, size in zip(alone, sizes, strict=True):
-            one.offer(float(size), op, lambda size=size, number=number: {"size": float(size), "number": float(number)})
+            one.offer(float(size), op, partial(dict, size=float(size), number=float(number)))
     for place, one in enumerate(alone):
         for mine, theirs in [
             (whole.whole(), one.whole()),

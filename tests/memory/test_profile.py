@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.errors import SpecError
@@ -78,7 +80,7 @@ def test_all_that_a_step_makes_it_frees(family, recompute, adapter):
         return  # the family has no layers that could be recomputed so, or none that adapters know
     walk = Liveness(graph)
     at_ends = {storage.root for dying in walk.block_deaths.values() for storage in dying}
-    left = 0.0
+    left: Any = 0.0
     for storage in walk.storages.values():
         if storage.category != "gradients":
             born = graph.ops[storage.born].repeats

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,7 +58,7 @@ def test_arrays_give_what_their_elements_give():
     cache = cached(doubling(sides), transposes=True)
     for place, side in np.ndenumerate(sides):
         one = cached(doubling(float(side)), transposes=True)
-        assert (cache.allocated[place], cache.reserved[place]) == (one.allocated, one.reserved)
+        assert (np.asarray(cache.allocated)[place], np.asarray(cache.reserved)[place]) == (one.allocated, one.reserved)
 
 
 def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
@@ -70,7 +72,8 @@ def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
         and case.scenario["workload"].get("batch_size", 1) <= 16
         and case.scenario["workload"]["engine"] == "diffusers-2022+xformers"
     ]
-    errors = [abs(predict_inference(case).error) for case in cases]
+    predictions: list[Any] = [predict_inference(case) for case in cases]
+    errors = [abs(one.error) for one in predictions]
     assert len(errors) == 20
     assert max(errors) < 0.06
     assert float(np.median(errors)) < 0.025

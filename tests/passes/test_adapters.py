@@ -17,6 +17,7 @@ from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.program import build
 from roofsim.spec.scenario.adapter import Adapter
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, resolved
+from tests.surely import sure
 
 PLAIN = {"dropout": 0.0, "weights": "parameters"}
 #: Convolutions and a head.
@@ -339,8 +340,8 @@ def test_training_and_serving_mean_the_same_layers(targets, layers):
     names = Adapter(targets=tuple(targets) if isinstance(targets, list) else targets).layers
     whole = resolved(LATENT, phase="forward", engine="huggingface", precision="bf16", sequence_length=32)
     served = run_passes(build(whole).stages[0].graph, [ServeAdapters(rank=2.0, adapters=1.0, targets=names)])
-    beside = {op.component.parent for op in served if op.purpose is Purpose.ADAPTER}
-    assert {one.purpose for one in beside} == layers
+    beside = {sure(op.component).parent for op in served if op.purpose is Purpose.ADAPTER}
+    assert {sure(one).purpose for one in beside} == layers
 
 
 @pytest.mark.parametrize("engine", ["vllm", "huggingface"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.api import resolve, run
@@ -10,7 +12,10 @@ from roofsim.graph.base import Kind
 from roofsim.graph.ops import Convolution, Elementwise, Matmul, Normalization, Pool, parts_of
 from roofsim.structures import program_of
 
-RESNET = {"model": "resnet50", "workload": {"phase": "forward", "precision": "fp16", "micro_batch_size": 64}}
+RESNET: dict[str, Any] = {
+    "model": "resnet50",
+    "workload": {"phase": "forward", "precision": "fp16", "micro_batch_size": 64},
+}
 CARD = {"hardware": {"gpu": "h100-sxm5-80gb"}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ SPLIT = WeightOnly(parts=8.0, tile_rows=16, expansion_slots=10.0)
 FEW = WeightOnly(kernels=2.0, parts=8.0, tile_rows=128, few_rows=FewRows(rows=8, tile_rows=1))
 
 #: Pass -> the model and phase on which it shows, and the passes before it.
-CASES = {
+CASES: dict[str, Any] = {
     "merge_projections": (MERGE, TINY_LLAMA, "prefill", []),
     "gate_activations": (GateActivations(), TINY_LLAMA, "prefill", [MERGE]),
     "share_conversions": (ShareConversions(), TINY_LLAMA, "prefill", [NARROW]),
@@ -72,7 +73,7 @@ CASES = {
     "pack_heads": (PackHeads(), TINY, "prefill", [TYPES]),
     "extra_kernels": (AddExtraKernels(number=2.0), TINY, "prefill", [TYPES]),
 }  # fmt: skip
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "unfused": {"phase": "prefill", "batch_size": 2, "prompt_length": 32, "attention": "unfused"},
     "prefill": {"phase": "prefill", "batch_size": 2, "prompt_length": 32},
     "decode": {"phase": "decode", "batch_size": 2, "context_length": 32},
@@ -262,7 +263,7 @@ def test_sums_are_those_of_the_layers(pipeline):
 
 
 def test_a_merged_graph_unrolls():
-    passes = [MERGE, TYPES, AddBeforeNorms()]
+    passes: list[Any] = [MERGE, TYPES, AddBeforeNorms()]
     graph = run_passes(lowered(TINY_LLAMA, "prefill"), passes)
     assert unroll(graph).verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
 

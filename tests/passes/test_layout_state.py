@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -105,7 +107,7 @@ def test_optimizer_state_in_groups_is_reduced_inside_and_summed_across(group):
     (held,) = state(evaluation)
     assert held["optimizer_state"] == pytest.approx(12 * count / group, rel=1e-9)
     assert held["gradients"] == pytest.approx(4 * count, rel=1e-9)
-    sent = {}
+    sent: dict[Any, Any] = {}
     for op in ops:
         key = (op.function, op.group_of, op.ranks)
         sent[key] = sent.get(key, 0.0) + op.message() * op.count

@@ -13,6 +13,7 @@ from roofsim.graph.tensor import Role
 from roofsim.memory.profile import profile
 from roofsim.program import build
 from tests.scenarios import TINY_LLAMA, resolved, spread
+from tests.surely import sure
 
 #: Where precisions are stated role by role, and the loss is the library's own.
 BARE = "megatron-core+bare"
@@ -88,8 +89,8 @@ def test_attention_in_fp8_keeps_a_byte_of_queries_keys_values_and_results():
     wide, narrow = (graph_of({"compute": "fp8"} | more) for more in ({}, {"attention": "fp8"}))
     # in 16 bits the merged projection and the rotated heads are kept; the result is kept in fp8 for its own layer either way
     assert saved(wide) - saved(narrow) == 2 * (H + 2 * KV) + 2 * (H + KV) + 2 * H - (H + 2 * KV) - H
-    (forward,) = {op.math.name for op in narrow if isinstance(op, Attention) and not op.backward}
-    (backward,) = {op.math.name for op in narrow if isinstance(op, Attention) and op.backward}
+    (forward,) = {sure(op.math).name for op in narrow if isinstance(op, Attention) and not op.backward}
+    (backward,) = {sure(op.math).name for op in narrow if isinstance(op, Attention) and op.backward}
     assert (forward, backward) == ("fp8", "fp8")
     gradient = next(op for op in narrow if isinstance(op, Attention) and op.backward)
     assert {t.dtype.name for t in gradient.inputs[:5]} == {"fp8"}
@@ -104,7 +105,7 @@ def test_attention_in_fp8_takes_any_context_exchange(exchange):
         engine="megatron-core", precision=NARROW | {"attention": "fp8"}, sequence_length=64,
     )  # fmt: skip
     graph = evaluation.program.stages[0].graph
-    assert {op.math.name for op in graph if isinstance(op, Attention)} == {"fp8"}
+    assert {sure(op.math).name for op in graph if isinstance(op, Attention)} == {"fp8"}
 
 
 def test_long_attention_is_faster_in_fp8_by_less_than_its_products():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import roofsim
@@ -17,11 +19,15 @@ from roofsim.memory.profile import profile
 from tests.properties.swept import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
 
-STATE = {"optimizer_state": "host"}
+STATE: dict[str, Any] = {"optimizer_state": "host"}
 GRADIENTS = STATE | {"gradients": "host"}
 ALL = GRADIENTS | {"parameters": "host", "activations": "host"}
 DISK = dict.fromkeys(ALL, "nvme")
-HARDWARE = {"gpu": "a100-sxm4-80gb", "system": "dgx-a100", "override": {"system.storage.write": "25 GB/s"}}
+HARDWARE: dict[str, Any] = {
+    "gpu": "a100-sxm4-80gb",
+    "system": "dgx-a100",
+    "override": {"system.storage.write": "25 GB/s"},
+}
 
 
 def evaluated(model=None, offload=None, *, gpus=1, parallel=None, override=None, **workload):

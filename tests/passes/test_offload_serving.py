@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_split_layers_do_the_same_work(engine, model):
     units = split_blocks(graph, [1.0 for _ in graph.blocks], "host")
     halves = graph.replaced([op for _, body, _ in units for op in body]).verify()
     for amount in ("flops", "bytes_read", "bytes_written", "kernels"):
-        whole, both = (each.total(lambda op, amount=amount: getattr(op, amount)()) for each in (graph, halves))
+        whole, both = (each.total(methodcaller(amount)) for each in (graph, halves))
         assert np.asarray(both) == pytest.approx(np.asarray(whole))
     whole, both = (sum(t.bytes * n for t, n in each.parameters().items()) for each in (graph, halves))
     assert both == pytest.approx(whole)
@@ -358,9 +359,9 @@ def test_a_server_wants_its_cache():
 @pytest.mark.parametrize(("layers", "said"), [({}, "no weights"), ({"layers": 16}, "of the weights")])
 def test_what_a_server_prints(layers, said):
     request = request_of({"parameters": "host"} | layers, "generate", engine="vllm")
-    console = Console(width=200, file=StringIO())
-    print_served(console, roofsim.serve(request))
-    printed = console.file.getvalue()
+    text = StringIO()
+    print_served(Console(width=200, file=text), roofsim.serve(request))
+    printed = text.getvalue()
     assert said in printed
     assert "on the host parameters" in printed
     assert "512 B" not in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.scenarios import TINY, TINY_EXPERTS, resolved
 
 #: Optimizer -> bytes per parameter of states and of temporaries; with fp32 and with bf16 parameters (all in bf16).
 #: In a loop, temporaries are of the largest tensor: the embedding.
-TABLE = {
+TABLE: dict[str, tuple[Any, ...]] = {
     "adamw": (8.0, 4.0, 4.0, 2.0),  # torch.optim.adam: two moments; foreach makes a list of denominators
     "adamw-fused": (8.0, 0.0, 4.0, 0.0),
     "adamw-loop": (8.0, "8", 4.0, "4"),  # the root and its quotient

@@ -16,7 +16,8 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.manager import run_passes
-from roofsim.passes.optimizer.step import METHODS, AddOptimizerStep
+from roofsim.passes.optimizer.methods import METHODS
+from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,10 +145,11 @@ def test_names_of_our_own_ask_for_no_plugin(example):
         {"model": "gpt2-124m", "parallel": {"pipeline": 2, "schedule": "gpipe"}, "hardware": {"system": "dgx-a100"}}
     )
     roofsim.compare("resnet50", gpus=["h100", "dgx-h100", "4090"])
-    assert plugins.installed.cache_info().currsize == 0
+    installed: Any = plugins.installed
+    assert installed.cache_info().currsize == 0
     with pytest.raises(UnknownNameError):
         roofsim.run("gpt2-124m", gpu="no-such-card")
-    assert plugins.installed.cache_info().currsize == 1
+    assert installed.cache_info().currsize == 1
 
 
 def test_lists_of_families_and_schedules(example):
@@ -241,7 +243,7 @@ def test_an_entry_of_ours(tmp_path, kind, name):
 FAMILY = """
 from roofsim.spec.model.base import ModelSpec
 from roofsim.spec.model.plugged import Family
-from typing import Literal
+from typing import Any, Literal
 class Broken(ModelSpec):
     family: Literal["broken"] = "broken"
 def lower(model, call):
@@ -281,7 +283,7 @@ BROKEN = {
     "a pass of no phase": ("passes", a_pass().replace('{"train"}', '{"decode"}'), "pass broken runs in decode; the phase is train"),
 }  # fmt: skip
 
-ASK = {
+ASK: dict[str, dict[str, Any]] = {
     "families": {"model": {"family": "broken"}},
     "schedules": {"model": "gpt2-124m", "parallel": {"pipeline": 2, "schedule": "broken"}},
     "passes": {"model": "gpt2-124m", "workload": {"passes": ["broken"]}},

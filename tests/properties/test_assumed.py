@@ -186,7 +186,7 @@ def test_fit_assumes_what_is_not_stated(stated):
 
 # -- names that stand for others --------------------------------------------------------------------------------------
 
-ALIASES = {
+ALIASES: dict[str, dict[str, Any]] = {
     "gpu a100: a100-sxm4-80gb": {"hardware": {"gpu": "a100"}},
     "model llama-3.1-8b: llama3.1-8b": {"model": "llama-3.1-8b"},
     "gpu.inherits h100: h100-sxm5-80gb": {"hardware": {"gpu": {"inherits": "h100", "memory": {"capacity": "64 GiB"}}}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ QUANTISED = [
         checkpoints.FP8_DYNAMIC, checkpoints.MODELOPT, checkpoints.MXFP4, {"quant_method": "exl2", "bits": 4.0},
     )
 ]  # fmt: skip
-HOSTILE = st.sampled_from([
+HOSTILE: st.SearchStrategy[Any] = st.sampled_from([
     0, -1, 1, 3, 10**12, 10**400, 0.5, -0.0, 1e300, float("inf"), float("nan"), True, False, None, "", "a", "\x00", "[/x]",
     [], [0], [0, 0], [-1, 2], ["a"], [[]], {}, {"a": 1}, {"num_bits": 4}, "re:(", ["re:(a*)*b"], "float8_e4m3fn",
 ])  # fmt: skip

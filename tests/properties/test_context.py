@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ def run(form, context=4, model=MODEL, engine="megatron-core", tensor=1, **worklo
 def sent(evaluation, phase):
     """Bytes and messages of a context rank in one layer and phase, by function."""
     (stage,) = evaluation.program.stages
-    amounts: dict[str, float] = {}
+    amounts: dict[str, Any] = {}
     for op in stage.graph:
         if isinstance(op, Collective) and op.group_of in ("context", "context_ring") and op.phase == phase:
             amounts[op.function] = amounts.get(op.function, 0.0) + op.message() * op.steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -62,7 +63,8 @@ def routing(evaluation):
 @given(LAYOUTS, st.sampled_from(sorted(PHASES)), ENGINES, st.sampled_from(["gpt", "llama"]), st.sampled_from([1, 6, 8]))
 def test_flops_of_all_ranks_are_those_of_one_device(layout, phase, engine, name, batch):
     assume(engine != "llama.cpp" or phase != "forward")
-    alone, together = (served(name, one, phase, engine, batch) for one in ({}, layout))
+    layouts: tuple[dict[str, Any], ...] = ({}, layout)
+    alone, together = (served(name, one, phase, engine, batch) for one in layouts)
     for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
         assert flops == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
@@ -171,7 +173,8 @@ def cache_of(evaluation, phase):
 @settings(max_examples=25)
 @given(LAYOUTS, st.sampled_from(["prefill", "decode"]), ENGINES, st.sampled_from([1, 6, 8]))
 def test_caches_of_all_ranks_are_that_of_one_device(layout, phase, engine, batch):
-    alone, together = (served("llama", one, phase, engine, batch) for one in ({}, layout))
+    layouts: tuple[dict[str, Any], ...] = ({}, layout)
+    alone, together = (served("llama", one, phase, engine, batch) for one in layouts)
     assert cache_of(together, phase) == pytest.approx(cache_of(alone, phase), rel=1e-12)
 
 
@@ -190,7 +193,7 @@ def test_memory_adds_up(layout, phase, engine, name):
 
 # -- arrays -------------------------------------------------------------------------------------------------------
 
-DEGREES = {
+DEGREES: dict[str, tuple[Any, ...]] = {
     "tensor": ("llama", {}, {"parallel.tensor": [1, 2, 4, 8]}),
     "pipeline": ("llama", {"pipeline": 2}, {"parallel.pipeline": [2, 4]}),
     "tensor and pipeline": ("gpt", {"pipeline": 2}, {"parallel.tensor": [1, 4], "parallel.pipeline": [2, 4]}),

@@ -18,6 +18,7 @@ from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
+from tests.surely import sure
 
 EXACT = 1e-9
 
@@ -75,18 +76,24 @@ def _result(scenario: dict[str, Any]) -> roofsim.Result:
         raise
 
 
+def latency(result: roofsim.Result, name: str) -> float:
+    seconds: Any = result.latency[name]
+    return float(seconds)
+
+
 @settings(max_examples=80)
 @given(SCENARIOS)
 def test_first_token_and_the_others_are_the_whole(scenario):
     result = _result(scenario)
     workload = scenario["workload"]
-    first, each, whole = (result.latency[key] for key in ("time_to_first_token", "time_per_output_token", "end_to_end"))
+    latencies: dict[str, Any] = dict(result.latency)
+    first, each, whole = (latencies[key] for key in ("time_to_first_token", "time_per_output_token", "end_to_end"))
     others = workload["output_length"] - 1
     assert (each is None) == (others == 0)
     assert math.isclose(first + others * (each or 0.0), whole, rel_tol=EXACT)
-    assert math.isclose(result.step_time, whole, rel_tol=EXACT)
+    assert math.isclose(float(result.step_time), whole, rel_tol=EXACT)
     assert math.isclose(sum(result.time.values()), whole, rel_tol=EXACT)
-    rates = result.throughput
+    rates: dict[str, Any] = dict(result.throughput)
     samples = workload["batch_size"] * scenario["parallel"].get("data", 1)
     assert math.isclose(rates["output_tokens_per_second"] * whole, samples * workload["output_length"], rel_tol=EXACT)
     assert rates["tokens_per_second"] == rates["output_tokens_per_second"]
@@ -102,7 +109,7 @@ def test_the_phases_of_a_request_are_those_of_requests_of_one_phase(scenario):
     alone = {key: value for key, value in workload.items() if key != "output_length"}
     prefill = answer(evaluate(resolve(scenario | {"workload": alone | {"phase": "prefill"}})))
     assert prefill.latency["time_to_first_token"] == prefill.latency["end_to_end"] == prefill.step_time
-    assert math.isclose(result.latency["time_to_first_token"], prefill.step_time, rel_tol=EXACT)
+    assert math.isclose(latency(result, "time_to_first_token"), prefill.step_time, rel_tol=EXACT)
     if workload["output_length"] == 1:
         return
     # The token that the prompt gave is in the cache of the first decode step.
@@ -110,7 +117,7 @@ def test_the_phases_of_a_request_are_those_of_requests_of_one_phase(scenario):
     del alone["prompt_length"]
     decode = answer(evaluate(resolve(scenario | {"workload": alone | start | {"phase": "decode"}})))
     assert decode.latency["time_per_output_token"] == decode.latency["end_to_end"] == decode.step_time
-    assert math.isclose(result.latency["time_per_output_token"], decode.step_time, rel_tol=EXACT)
+    assert math.isclose(latency(result, "time_per_output_token"), decode.step_time, rel_tol=EXACT)
 
 
 def test_arrays_of_lengths_add_up():
@@ -157,11 +164,11 @@ def test_latencies_of_servers_add_up(model, engine, gpu, load, output, prompt):
         raise
     states = [steady for _, steady in served.curve] + [served.steady] * (served.steady is not None)
     for steady in states:
-        each = steady.time_per_output_token
+        each = sure(steady).time_per_output_token
         assert (each is None) == (output == 1)
-        whole = steady.time_to_first_token + (output - 1) * (each or 0.0)
-        assert math.isclose(whole, steady.end_to_end, rel_tol=EXACT)
-        rates = served.rates(steady)
+        whole = sure(steady).time_to_first_token + (output - 1) * (each or 0.0)
+        assert math.isclose(whole, sure(steady).end_to_end, rel_tol=EXACT)
+        rates: dict[str, Any] = dict(served.rates(sure(steady)))
         assert math.isclose(rates["output_tokens_per_second"], rates["requests_per_second"] * output, rel_tol=EXACT)
         assert math.isclose(rates["input_tokens_per_second"], rates["requests_per_second"] * prompt, rel_tol=EXACT)
         assert each is None or math.isclose(rates["tokens_per_second_per_user"] * each, 1.0, rel_tol=EXACT)
@@ -172,7 +179,9 @@ def test_simulated_latencies_add_up_with_the_length_of_the_simulated_requests(lo
     """A simulation draws its output lengths: their mean is near what was asked for, and stands beside its latencies."""
     served = roofsim.serve("gpt2-124m", gpu="t4", simulated=True, prompt_length=64, output_length=33, **load)
     simulated = served.simulated
-    assert simulated.output_length == pytest.approx(33, rel=0.1)
-    whole = simulated.time_to_first_token + (simulated.output_length - 1.0) * simulated.time_per_output_token
-    assert math.isclose(whole, simulated.end_to_end, rel_tol=EXACT)
-    assert simulated.to_dict()["output_length"] == simulated.output_length
+    assert sure(simulated).output_length == pytest.approx(33, rel=0.1)
+    whole = sure(simulated).time_to_first_token + (sure(simulated).output_length - 1.0) * sure(
+        sure(simulated).time_per_output_token
+    )
+    assert math.isclose(whole, sure(simulated).end_to_end, rel_tol=EXACT)
+    assert sure(simulated).to_dict()["output_length"] == sure(simulated).output_length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -178,7 +179,7 @@ def check_trace(evaluation, step):
 
 def check_kernels_of_trace(evaluation, drawn):
     """An op that is written out takes as long in the trace as in the table."""
-    written = {}
+    written: dict[Any, Any] = {}
     for span in drawn.spans:
         if span.stream == COMPUTE and "class" in span.facts and span.facts["micro_batch"] == 0:
             written.setdefault(span.name.split("[")[0], []).append(span.seconds)
@@ -218,7 +219,7 @@ def test_a_kernel_that_draws_more_power_is_slower_itself():
     peak = evaluation.device.rate("bf16")[0]
     assert 0.6 < rows["matmul"]["executed_flops"] / rows["matmul"]["time"] / peak < 0.85
     part = made_of(evaluation).parts[0]
-    slowed = {}
+    slowed: dict[Any, Any] = {}
     for cost, _, _ in part.kernels():
         slowed.setdefault(str(cost.op.group), []).append(cost.lasting(part.stretch) / cost.time)
     assert min(slowed["matmul"]) > max(slowed["elementwise"]) > 1.0

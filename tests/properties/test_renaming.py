@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def otherwise(monkeypatch):
             graph = original(renamed(graph, calling()), [one])
         return renamed(graph, calling())
 
-    original, lower = program.run_passes, program.lower
+    original, lower = vars(program)["run_passes"], vars(program)["lower"]
     structures.forget()
     monkeypatch.setattr(program, "run_passes", run_passes)
     monkeypatch.setattr(program, "lower", lambda *given: renamed(lower(*given), calling()))
@@ -168,7 +169,7 @@ def test_names_decide_nothing(group, request):
 @pytest.mark.parametrize("model", [DENSE, MIXTURE])
 def test_names_decide_nothing_of_a_server(model, request):
     serving = {"lora": {"rank": 16, "adapters": 4, "targets": ["query", "value"]}}
-    load = {
+    load: dict[str, Any] = {
         "gpu": "h100",
         "gpus": 2,
         "tensor": 2,

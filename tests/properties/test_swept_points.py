@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,7 @@ def test_an_own_bandwidth_keeps_the_constants_of_the_card(gpu):
     check(scenario("llama3-8b", gpu=gpu, engine="vllm", phase="decode", context_length=100), axes)
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Any] = {
     "tensor": [1, 2, 3, 4],
     "pipeline": [1, 2, 3, 5, 9],
     "data": [1, 2, 4],
@@ -254,7 +255,7 @@ LAYOUTS = {
     "sharding": ["none", "optimizer", "gradients", "full"],
     "schedule": ["1f1b", "gpipe", "zero-bubble"],
 }
-SIZES = {
+SIZES: dict[str, Any] = {
     "workload.micro_batch_size": [1, 2, 3],
     "workload.global_batch_size": [4, 8, 12],
     "workload.sequence_length": [32, 96, 100],

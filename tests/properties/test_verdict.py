@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ CLUSTERED = ("a100", "h100", "h200", "b200", "mi300x")
 class Step:
     """A step whose rates and bubble one can change."""
 
-    evaluation: object
+    evaluation: Any
 
     def seconds(self, group=None, factor=1.0, beside=None, trifle=0.0):
         """Return the step with more of one resource, and a trifle more of another."""
@@ -156,7 +157,7 @@ def on_many(draw):
     return {"model": model, "workload": workload, "parallel": parallel, "hardware": hardware}
 
 
-LAYOUT = {
+LAYOUT: dict[str, Any] = {
     "tensor": [1, 2, 4, 8],
     "pipeline": [1, 2, 4],
     "data": [1, 2, 8, 32],

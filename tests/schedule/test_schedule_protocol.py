@@ -109,7 +109,7 @@ def test_arrays_are_their_elements(name):
     together = schedule.closed_form(stages, counts, virtual)
     held = np.broadcast_to(schedule.in_flight(1.0, 4.0, virtual, counts), 3)
     for place, count in enumerate(counts):
-        assert together[place] == pytest.approx(schedule.closed_form(stages, float(count), virtual))
+        assert np.asarray(together)[place] == pytest.approx(schedule.closed_form(stages, float(count), virtual))
         assert held[place] == pytest.approx(schedule.in_flight(1.0, 4.0, virtual, float(count)))
 
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from roofsim.schedule.pipeline import makespan as makespans
 from roofsim.schedule.pipeline import simulation
+from roofsim.schedule.pipeline.plan import plan
 from roofsim.schedule.pipeline.protocol import WEIGHTS, StageTimes
 from roofsim.schedule.pipeline.registry import schedule_named
+from tests.surely import noted
 
 SECONDS = st.floats(0.05, 3.0)
 ANY = st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=7)
@@ -170,12 +172,13 @@ def test_arrays_run_in_parts_are_arrays_run_at_once(monkeypatch, name, latency):
     whole = simulation.simulated_makespan(schedule, stages, 12, virtual, latency)
     timed = simulation.simulate(schedule, stages, 12, virtual, latency)
     assert whole == pytest.approx(timed.makespan, rel=0)
-    size, widths, run = timed.plan.size, [], simulation._ends
+    size, run = timed.plan.size, simulation._ends
+    widths: list[int] = []
     monkeypatch.setattr(simulation, "AT_ONCE", 7 * size)
     monkeypatch.setattr(
         simulation,
         "_ends",
-        lambda work_plan, columns, delay: widths.append(columns.shape[1]) or run(work_plan, columns, delay),
+        lambda work_plan, columns, delay: noted(widths, columns.shape[1]) or run(work_plan, columns, delay),
     )
     assert simulation.simulated_makespan(schedule, stages, 12, virtual, latency) == pytest.approx(whole, rel=0)
     assert widths == [7] * 7 + [1]
@@ -192,20 +195,22 @@ def test_long_schedules_of_stages_that_are_alike_follow_one_critical_path(monkey
         StageTimes(forward=near, backward=2.0 * near, positions=3.0),
     ]
     monkeypatch.setattr(simulation, "MOST_WORK", 1)
-    widths, run = [], simulation._ends
+    widths: list[int] = []
+    run = simulation._ends
     monkeypatch.setattr(
-        simulation, "_ends", lambda plan, columns, delay: widths.append(columns.shape[1]) or run(plan, columns, delay)
+        simulation, "_ends", lambda plan, columns, delay: noted(widths, columns.shape[1]) or run(plan, columns, delay)
     )
     simulation.PATHS.clear()
     together = simulation.simulated_makespan(schedule, stages, 60, virtual, latency)
     assert max(widths) <= 12  # three classes, or a few more where a border runs through one
     runs = len(widths)
-    assert list(simulation.simulated_makespan(schedule, stages, 60, virtual, latency)) == list(together)
+    again = simulation.simulated_makespan(schedule, stages, 60, virtual, latency)
+    assert np.array_equal(again, together)
     assert len(widths) == runs  # their paths are kept
     rounds = simulation.SETTLED + simulation.MEASURED
     columns, delay = simulation._columns(simulation._durations(schedule, stages, virtual), latency, near.shape)
     long, short = (
-        simulation._makespans(simulation.plan(schedule, 4, passes * 4, virtual), columns, delay)
+        simulation._makespans(plan(schedule, 4, passes * 4, virtual), columns, delay)
         for passes in (rounds, simulation.SETTLED)
     )
     whole = long + (long - short) * ((15 - rounds) / simulation.MEASURED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,7 +48,8 @@ def test_micro_batches_of_arrays(rule):
 def event_by_event(times, parts, ahead=None, copies=None):
     """Run equal micro batches through stages whose kernels one thread issues in turn."""
     stages = len(times)
-    start, end = {}, {}
+    start: dict[Any, Any] = {}
+    end: dict[Any, Any] = {}
     issued = 0.0
     for part in range(parts):
         for stage in range(stages):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from roofsim.search.fitting.state import state_of
 from roofsim.spec.model.sized import SHAPES, sized
 from roofsim.spec.scenario.document import load_scenario
 from tests.scenarios import FAMILIES, TINY
+from tests.surely import sure
 
 GIB = 2.0**30
 
@@ -52,10 +54,14 @@ def test_copies_of_weights_are_no_activations_of_a_sequence():
     """BERT under autocast: 208 MiB of 16-bit weights are kept whatever the batch; a sequence adds 71 MiB."""
     state = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128).state
     plain = roofsim.fit("bert-base", precision="fp32", gpu="a100", sequence_length=128).state
-    assert state.saved.constant == pytest.approx(2.0 * state.parameters, rel=0.01)  # but for positions and norms
-    assert plain.saved.constant < 0.001 * plain.saved.each < 0.001 * state.saved.constant
+    assert sure(state).saved.constant == pytest.approx(
+        2.0 * sure(state).parameters, rel=0.01
+    )  # but for positions and norms
+    assert sure(plain).saved.constant < 0.001 * sure(plain).saved.each < 0.001 * sure(state).saved.constant
     eight = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128, micro_batch_size=8).state
-    assert (eight.saved.each, eight.saved.constant) == pytest.approx((state.saved.each, state.saved.constant), rel=1e-9)
+    assert (sure(eight).saved.each, sure(eight).saved.constant) == pytest.approx(
+        (sure(state).saved.each, sure(state).saved.constant), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 64])
@@ -64,9 +70,9 @@ def test_the_cache_of_each_sequence_does_not_depend_on_the_batch(batch):
         "llama3-8b", phase="decode", context_length=1000, engine="vllm", gpu="h100", batch_size=batch
     ).state
     blocks = -(-1001 // 16) * 16  # the token of the step included, in whole blocks
-    assert state.cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
-    assert state.cache.constant == pytest.approx(0.0, abs=1.0)
-    assert state.roles["key_value_cache"] == pytest.approx(batch * state.cache.each)
+    assert sure(state).cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
+    assert sure(state).cache.constant == pytest.approx(0.0, abs=1.0)
+    assert sure(state).roles["key_value_cache"] == pytest.approx(batch * sure(state).cache.each)
 
 
 # -- the search ---------------------------------------------------------------------------------------------------
@@ -133,8 +139,8 @@ def test_search_agrees_with_a_whole_array_of_batches():
     capacity = float(memory[120]) + 1.0
     scenario = {"model": TINY, "hardware": {"override": {"gpu.memory.capacity": f"{capacity} B"}}}
     certificate = roofsim.fit(scenario, precision="fp32", gpu="v100").certificate
-    assert certificate.value == int(batches[memory <= capacity][-1])
-    assert certificate.next_memory == pytest.approx(memory[int(certificate.value)], rel=1e-12)
+    assert sure(certificate).value == int(batches[memory <= capacity][-1])
+    assert sure(certificate).next_memory == pytest.approx(memory[int(sure(sure(certificate).value))], rel=1e-12)
 
 
 # -- sizes --------------------------------------------------------------------------------------------------------
@@ -154,10 +160,10 @@ def test_the_largest_size_fits_and_the_next_does_not(model, flags, word, key):
     answer = roofsim.fit(model, largest=word, **flags)
     certificate = answer.certificate
     assert answer.size == key
-    assert certificate.next == certificate.value + certificate.step
+    assert sure(certificate).next == sure(sure(certificate).value) + sure(certificate).step
     for value, memory, fits in (
-        (certificate.value, certificate.memory, True),
-        (certificate.next, certificate.next_memory, False),
+        (sure(certificate).value, sure(certificate).memory, True),
+        (sure(certificate).next, sure(certificate).next_memory, False),
     ):
         run = roofsim.run(model, **{**flags, key: value}).memory
         assert run.fits == fits
@@ -169,26 +175,26 @@ def test_lengths_step_by_what_must_divide_them():
     certificate = roofsim.fit(
         "bert-base", gpus=8, tensor=4, sequence=True, context=2, largest="sequence-length"
     ).certificate
-    assert certificate.step == 8
-    assert certificate.value % 8 == 0
+    assert sure(certificate).step == 8
+    assert sure(sure(certificate).value) % 8 == 0
 
 
 def test_a_stated_global_batch_goes_along():
     answer = roofsim.fit("bert-base", sequence_length=128, gpu="v100", micro_batch_size=2, global_batch_size=8)
     assert answer.notes
     again = roofsim.run(
-        "bert-base", sequence_length=128, gpu="v100", micro_batch_size=answer.certificate.value,
-        global_batch_size=4 * answer.certificate.value,
+        "bert-base", sequence_length=128, gpu="v100", micro_batch_size=sure(answer.certificate).value,
+        global_batch_size=4 * sure(sure(answer.certificate).value),
     )  # fmt: skip
-    assert float(again.memory.device_total) == answer.certificate.memory
+    assert float(again.memory.device_total) == sure(answer.certificate).memory
 
 
 def test_the_end_of_the_search_is_said():
     certificate = roofsim.fit(
         {"model": TINY, "hardware": {"override": {"gpu.memory.capacity": "1000 TiB"}}}
     ).certificate
-    assert certificate.value == certificate.limit
-    assert certificate.next is None
+    assert sure(certificate).value == sure(certificate).limit
+    assert sure(certificate).next is None
 
 
 @pytest.mark.parametrize(
@@ -229,26 +235,26 @@ def _with_capacity(gib):
 
 def test_the_largest_model_of_a_family():
     largest_model = roofsim.fit("gpt3-125m", gpu="h100", largest="model", family="gpt3").largest_model
-    assert (largest_model.chosen.name, largest_model.next.name) == ("gpt3-6.7b", "gpt3-13b")
-    assert largest_model.chosen.attempt.fits
-    assert not largest_model.next.attempt.fits
-    sizes = [row.parameters for row in largest_model.rows]
+    assert (sure(sure(largest_model).chosen).name, sure(sure(largest_model).next).name) == ("gpt3-6.7b", "gpt3-13b")
+    assert sure(sure(sure(largest_model).chosen).attempt).fits
+    assert not sure(sure(sure(largest_model).next).attempt).fits
+    sizes = [row.parameters for row in sure(largest_model).rows]
     assert sizes == sorted(sizes)
-    assert "too large" in largest_model.rows[-1].refusal
+    assert "too large" in sure(largest_model).rows[-1].refusal
 
 
 def test_the_family_is_that_of_the_model_if_none_is_named():
     largest_model = roofsim.fit(
         "llama3-8b", gpu="rtx3060", phase="prefill", prompt_length=100, largest="model"
     ).largest_model
-    assert largest_model.family == "llama3"
-    assert {row.name for row in largest_model.rows} >= {"llama3-8b", "llama3-70b"}
+    assert sure(largest_model).family == "llama3"
+    assert {row.name for row in sure(largest_model).rows} >= {"llama3-8b", "llama3-70b"}
 
 
 def test_a_family_is_a_folder_too():
     largest_model = roofsim.fit("vgg11", gpu="v100", largest="model", family="vgg").largest_model
-    assert {row.name for row in largest_model.rows} == {"vgg11", "vgg13", "vgg16", "vgg16-bn", "vgg19"}
-    assert largest_model.next is None
+    assert {row.name for row in sure(largest_model).rows} == {"vgg11", "vgg13", "vgg16", "vgg16-bn", "vgg19"}
+    assert sure(largest_model).next is None
 
 
 def test_an_unknown_family_has_near_matches():
@@ -263,13 +269,13 @@ def test_an_unknown_family_has_near_matches():
 
 def test_fewest_gpus_with_the_next_smaller_number_refuted():
     fewest = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus").fewest
-    assert (fewest.before, fewest.gpus) == (1, 2)
-    assert not fewest.closest.fits
-    assert all(attempt.fits and attempt.gpus == fewest.gpus for attempt in fewest.layouts)
-    times = [attempt.seconds_per_sample for attempt in fewest.layouts]
+    assert (sure(fewest).before, sure(fewest).gpus) == (1, 2)
+    assert not sure(sure(fewest).closest).fits
+    assert all(attempt.fits and attempt.gpus == sure(fewest).gpus for attempt in sure(fewest).layouts)
+    times = [attempt.seconds_per_sample for attempt in sure(fewest).layouts]
     assert times == sorted(times)
-    assert len({attempt.samples for attempt in fewest.layouts}) == 1  # equal work
-    best = fewest.layouts[0]
+    assert len({attempt.samples for attempt in sure(fewest).layouts}) == 1  # equal work
+    best = sure(fewest).layouts[0]
     again = roofsim.run(
         "gpt3-13b", gpu="h100", **{key.replace(".", "__"): value for key, value in best.changes.items()}
     )
@@ -279,37 +285,37 @@ def test_fewest_gpus_with_the_next_smaller_number_refuted():
 
 def test_gpt3_175b_needs_three_nodes_of_h100():
     fewest = roofsim.fit("gpt3-175b", gpu="h100", fewest="gpus", recompute="full").fewest
-    assert (fewest.before, fewest.gpus) == (16, 24)
-    assert fewest.closest.shortfall > 0.0
-    assert fewest.tried_before > 20
+    assert (sure(fewest).before, sure(fewest).gpus) == (16, 24)
+    assert sure(sure(fewest).closest).shortfall > 0.0
+    assert sure(fewest).tried_before > 20
     state = 8 * 174.6e9  # bf16 parameters, gradients and two moments
-    assert fewest.gpus * 80 * GIB > state > 0.9 * fewest.before * 80 * GIB
+    assert sure(sure(fewest).gpus) * 80 * GIB > state > 0.9 * sure(sure(fewest).before) * 80 * GIB
 
 
 def test_what_the_scenario_states_of_a_layout_stays():
     fewest = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus", tensor=4, sharding="none", recompute="none").fewest
-    assert {(one.layout["tensor"], one.layout["sharding"], one.layout["recompute"]) for one in fewest.layouts} == {
-        (4, "none", "none")
-    }
+    assert {
+        (one.layout["tensor"], one.layout["sharding"], one.layout["recompute"]) for one in sure(fewest).layouts
+    } == {(4, "none", "none")}
 
 
 def test_inference_splits_by_tensor():
     fewest = roofsim.fit("llama3-70b", phase="decode", context_length=1000, gpu="h100", fewest="gpus").fewest
-    assert (fewest.gpus, fewest.layouts[0].layout["tensor"]) == (2, 2)
+    assert (sure(fewest).gpus, sure(fewest).layouts[0].layout["tensor"]) == (2, 2)
 
 
 def test_one_gpu_may_be_enough():
     fewest = roofsim.fit("bert-base", gpu="v100", fewest="gpus", recompute="none").fewest
-    assert (fewest.gpus, fewest.before, len(fewest.layouts)) == (1, None, 1)
+    assert (sure(fewest).gpus, sure(fewest).before, len(sure(fewest).layouts)) == (1, None, 1)
 
 
 def test_a_node_without_a_known_network_ends_the_search():
     given = {"gpu": "rtx4090", "fewest": "gpus", "recompute": "full"}
     usual = roofsim.fit("gpt3-13b", **given).fewest
-    assert (usual.gpus, usual.limit) == (8, 8)  # the usual box of such cards
+    assert (sure(usual).gpus, sure(usual).limit) == (8, 8)  # the usual box of such cards
     fewest = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
-    assert (fewest.gpus, fewest.limit) == (None, 4)
-    assert "system.node_network" in fewest.reason
+    assert (sure(fewest).gpus, sure(fewest).limit) == (None, 4)
+    assert "system.node_network" in sure(fewest).reason
 
 
 def test_more_gpus_that_do_not_help_end_the_search():
@@ -317,8 +323,8 @@ def test_more_gpus_that_do_not_help_end_the_search():
         "bert-base", gpu="v100", micro_batch_size=2048, sequence_length=512, recompute="none", sharding="full", tensor=1,
         pipeline=1, fewest="gpus",
     ).fewest  # fmt: skip
-    assert fewest.gpus is None
-    assert fewest.reason.startswith("more GPUs no longer help")
+    assert sure(fewest).gpus is None
+    assert sure(fewest).reason.startswith("more GPUs no longer help")
 
 
 def test_numbers_of_gpus_are_powers_of_two_then_nodes():
@@ -333,18 +339,18 @@ def test_numbers_of_gpus_are_powers_of_two_then_nodes():
 def test_sizes_of_the_paper_give_its_shapes(row):
     parameters, layers, width, tokens = row
     shape = sized(f"{parameters / 1e6:.0f}M")
-    assert (shape.num_layers, shape.hidden_size) == (layers, width)
-    assert shape.tokens_per_step == pytest.approx(tokens, rel=0.01)
-    assert shape.parameters == pytest.approx(parameters, rel=0.005)
+    assert (sure(shape).num_layers, sure(shape).hidden_size) == (layers, width)
+    assert sure(shape).tokens_per_step == pytest.approx(tokens, rel=0.01)
+    assert sure(shape).parameters == pytest.approx(parameters, rel=0.005)
 
 
 @pytest.mark.parametrize("text", ["60M", "1b", "3.5B", "13b", "30B", "70B", "100B", "250B", "1T", "5.5t"])
 def test_a_size_is_met_and_counted(text):
     shape = sized(text)
-    assert shape.parameters == pytest.approx(shape.asked, rel=0.04)
-    assert shape.hidden_size % 128 == 0
+    assert sure(shape).parameters == pytest.approx(sure(shape).asked, rel=0.04)
+    assert sure(shape).hidden_size % 128 == 0
     result = roofsim.run(text, gpu="h100", sequence_length=128, phase="forward")
-    assert result.parameters["total"] == shape.parameters
+    assert result.parameters["total"] == sure(shape).parameters
     assert any("GPT-3's shape" in note for note in result.assumed)
 
 
@@ -357,13 +363,13 @@ def test_sizes_beyond_reason_are_refused(text):
 def test_the_title_question():
     """How much memory does training a 100B model take, and on what?"""
     answer = roofsim.fit("100B", gpu="h100", recompute="full")
-    state = answer.state.to_dict()
+    state = sure(answer.state).to_dict()
     assert state["bytes_per_parameter"] == pytest.approx(
         {"parameters": 2, "gradients": 4, "optimizer_state": 12}, rel=1e-6
     )
     assert state["total"] == pytest.approx(18 * state["parameters"], rel=1e-6)
-    assert answer.fewest.gpus * 80 * GIB > state["total"]
-    assert answer.fewest.gpus == 24
+    assert sure(sure(answer.fewest).gpus) * 80 * GIB > state["total"]
+    assert sure(answer.fewest).gpus == 24
     assert any("megatron-core" in note for note in answer.assumed)
     data = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
     assert data["schema"] == "roofsim/fit/1"
@@ -377,40 +383,40 @@ def test_the_title_question():
 def test_what_does_not_fit_gets_the_cheapest_changes():
     answer = roofsim.fit("llama3-8b", gpu="rtx4090")
     assert not answer.base.fits
-    assert answer.certificate.value is None
+    assert sure(answer.certificate).value is None
     remedies = answer.remedies
-    assert remedies.same == ()  # 60 GiB of state on 24 GiB
-    assert remedies.closest.attempt.shortfall > 0.0
-    assert remedies.other
-    for remedy in remedies.other:
+    assert sure(remedies).same == ()  # 60 GiB of state on 24 GiB
+    assert sure(sure(remedies).closest).attempt.shortfall > 0.0
+    assert sure(remedies).other
+    for remedy in sure(remedies).other:
         assert remedy.attempt.fits
         assert remedy.hardware
-    times = [remedy.attempt.seconds_per_unit for remedy in remedies.other]
+    times = [remedy.attempt.seconds_per_unit for remedy in sure(remedies).other]
     assert times == sorted(times)
 
 
 def test_changes_end_where_no_network_is_known():
     remedies = roofsim.fit("llama3-8b", gpu="rtx4090", system="workstation-4x-rtx4090").remedies
-    assert any("node_network" in note for note in remedies.notes)
+    assert any("node_network" in note for note in sure(remedies).notes)
 
 
 def test_changes_on_the_same_hardware_run_as_their_flags_say():
-    given = {"sequence_length": 512, "micro_batch_size": 64, "precision": "fp32", "gpu": "v100"}
+    given: dict[str, Any] = {"sequence_length": 512, "micro_batch_size": 64, "precision": "fp32", "gpu": "v100"}
     remedies = roofsim.fit("bert-large", **given).remedies
-    assert remedies.same
-    best = remedies.same[0]
+    assert sure(remedies).same
+    best = sure(remedies).same[0]
     overrides = {key.replace(".", "__"): value for key, value in best.attempt.changes.items()}
     given = {key: value for key, value in given.items() if f"workload__{key}" not in overrides}
     again = roofsim.run("bert-large", **given, **overrides)
     assert again.memory.fits
     assert float(again.memory.device_total) == best.attempt.memory
-    samples = float(again.throughput["samples_per_second"])
+    samples = float(np.asarray(again.throughput["samples_per_second"]))
     assert samples == pytest.approx(best.attempt.samples_per_second)
 
 
 def test_work_is_compared_by_time_per_token():
     answer = roofsim.fit("bert-large", sequence_length=512, micro_batch_size=64, precision="fp32", gpu="v100")
-    for remedy in answer.remedies.singles:
+    for remedy in sure(answer.remedies).singles:
         expected = remedy.attempt.step_time / remedy.attempt.units / (answer.base.step_time / answer.base.units) - 1.0
         assert remedy.slowdown == pytest.approx(expected)
 
@@ -427,7 +433,7 @@ def test_work_is_compared_by_time_per_token():
 def test_a_shorter_length_is_among_the_changes(phase, key):
     given = {"phase": phase, "gpu": "rtx4090", key: 131072} | ({"adapter": "qlora"} if phase == "train" else {})
     remedies = roofsim.fit("llama3.1-8b", **given).remedies
-    lengths = [remedy for remedy in remedies.singles if remedy.changes[0].group == "length"]
+    lengths = [remedy for remedy in sure(remedies).singles if remedy.changes[0].group == "length"]
     assert [remedy.attempt.changes for remedy in lengths]
     assert {value for remedy in lengths for value in remedy.attempt.changes.values()} <= {65536, 32768, 16384}
     memories = sorted((value, remedy.attempt.memory) for remedy in lengths for value in remedy.attempt.changes.values())
@@ -437,16 +443,16 @@ def test_a_shorter_length_is_among_the_changes(phase, key):
 
 def test_the_length_alone_can_be_what_makes_it_fit():
     remedies = roofsim.fit("llama3.1-8b", gpu="rtx4090", adapter="qlora").remedies
-    assert "--sequence-length 2048" in {remedy.flags() for remedy in remedies.same}
+    assert "--sequence-length 2048" in {remedy.flags() for remedy in sure(remedies).same}
 
 
 def test_layouts_are_changed_where_there_are_replicas():
     answer = roofsim.fit(
         "gpt3-13b", gpu="h100", gpus=8, tensor=2, engine="megatron-core", global_batch_size=64, micro_batch_size=2
     )
-    names = {remedy.name for remedy in answer.remedies.singles}
+    names = {remedy.name for remedy in sure(answer.remedies).singles}
     assert {"sequence parallelism", "tensor 4", "pipeline 2", "all state sharded", "full recomputation"} <= names
-    assert answer.remedies.same
+    assert sure(answer.remedies).same
 
 
 def test_flags_are_those_of_the_command_line():
@@ -457,20 +463,20 @@ def test_flags_are_those_of_the_command_line():
 
 def test_a_stated_capacity_leaves_cards_alone():
     answer = roofsim.fit("bert-base", gpu="v100", hardware__override={"gpu.memory.capacity": "1 MiB"})
-    assert not any(remedy.changes[0].group == "card" for remedy in answer.remedies.singles)
+    assert not any(remedy.changes[0].group == "card" for remedy in sure(answer.remedies).singles)
 
 
 @pytest.mark.parametrize(
     ("engine", "low", "high"), [("vllm", 0.89, 0.9), ("sglang", 0.88, 0.91), ("tensorrt-llm", 0.9, 0.95)]
 )
 def test_servers_fit_in_what_they_take_of_the_card(engine, low, high):
-    request = {
+    request: dict[str, Any] = {
         "model": "llama3-8b", "workload": {"phase": "decode", "context_length": 1000, "engine": engine},
         "hardware": {"gpu": "a100"},
     }  # fmt: skip
     answer = roofsim.fit(request)
     largest_batch = roofsim.run(
-        {**request, "workload": {**request["workload"], "batch_size": answer.certificate.value}}
+        {**request, "workload": {**request["workload"], "batch_size": sure(answer.certificate).value}}
     )
     assert low < float(largest_batch.memory.device_total) / float(largest_batch.memory.capacity) < high
     assert any(f"{engine} takes 0." in note for note in answer.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,11 @@ from roofsim.search.fitting.layouts import SHARDINGS, LayoutSpace, floor_of
 from roofsim.search.fitting.state import state_of
 from roofsim.spec.scenario.document import load_scenario
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
+from tests.surely import noted, sure
 
 pricing = importlib.import_module("roofsim.evaluate")
 
-SCENARIOS = {
+SCENARIOS: dict[str, tuple[Any, dict[str, Any]]] = {
     "dense": ({"model": TINY_LLAMA | {"hidden_size": 256}, "workload": {"sequence_length": 128}}, {}),
     "mixed precision": ({"model": TINY_LLAMA, "workload": {"sequence_length": 64, "precision": "bf16-amp"}}, {}),
     "megatron": ({"model": TINY_LLAMA, "workload": {"sequence_length": 64}}, {"engine": "megatron-core"}),
@@ -50,20 +52,22 @@ def test_no_layout_takes_less_than_its_floors(name):
 
 
 def test_only_layouts_that_fit_are_priced(monkeypatch):
-    priced, real = [], pricing.priced_of
-    monkeypatch.setattr(pricing, "priced_of", lambda graph, on: priced.append(graph) or real(graph, on))
+    priced: list[Any] = []
+    real = pricing.priced_of
+    monkeypatch.setattr(pricing, "priced_of", lambda graph, on: noted(priced, graph) or real(graph, on))
     fewest = roofsim.fit("gpt3-175b", gpu="h100", fewest="gpus", recompute="full").fewest
-    fewest.to_dict()
+    sure(fewest).to_dict()
     # The scenario as it is, the layouts that fit, and the closest of those that do not; of a pipeline a few kinds of stages.
-    assert len(priced) <= 4 * (len(fewest.layouts) + 3)
-    assert fewest.tried_before > 20
+    assert len(priced) <= 4 * (len(sure(fewest).layouts) + 3)
+    assert sure(fewest).tried_before > 20
 
 
 def test_the_largest_batch_is_found_without_prices(monkeypatch):
-    priced, real = [], pricing.priced_of
-    monkeypatch.setattr(pricing, "priced_of", lambda graph, on: priced.append(graph) or real(graph, on))
+    priced: list[Any] = []
+    real = pricing.priced_of
+    monkeypatch.setattr(pricing, "priced_of", lambda graph, on: noted(priced, graph) or real(graph, on))
     fit = roofsim.fit("gpt2-124m", gpu="h100", sequence_length=128, largest="micro-batch-size")
-    assert fit.certificate.tried > 3
+    assert sure(fit.certificate).tried > 3
     assert len(priced) == 1  # the scenario as it is
 
 

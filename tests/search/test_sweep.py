@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from tests.scenarios import TINY
 
 
 def test_axes_are_dimensions_and_rows_are_flat():
-    axes = {"parallel.tensor": [1, 2], "hardware.override.gpu.memory.bandwidth": [1e12, "2x", "3 TB/s"]}
+    axes: dict[str, list[Any]] = {
+        "parallel.tensor": [1, 2],
+        "hardware.override.gpu.memory.bandwidth": [1e12, "2x", "3 TB/s"],
+    }
     table = roofsim.sweep(TINY, axes, gpu="h100")
     assert table.axes == {"parallel.tensor": [1, 2], "hardware.override.gpu.memory.bandwidth": [1e12, "2x", "3 TB/s"]}
     assert table["step_time"].shape == table.feasible.shape == table.reason.shape == (2, 3)
@@ -62,7 +66,12 @@ def test_what_no_axis_changes_is_raised_as_a_run_does(base, keywords, axis):
 
 
 def test_what_an_axis_mends_or_breaks_is_not_raised():
-    served = {"engine": "vllm", "gpu": "h100", "workload__context_length": 64, "workload__batch_size": 1}
+    served: dict[str, Any] = {
+        "engine": "vllm",
+        "gpu": "h100",
+        "workload__context_length": 64,
+        "workload__batch_size": 1,
+    }
     assert roofsim.sweep("gpt2", {"workload.phase": ["train", "decode"]}, **served).feasible.tolist() == [False, True]
     assert roofsim.sweep("gpt-2x", {"model": ["gpt2"]}, gpu="h100").feasible.all()
     assert roofsim.sweep("gpt2", {"parallel.tensor": [1, None]}, parallel__tensor=5).feasible.tolist() == [True, False]
@@ -110,7 +119,8 @@ def test_no_value_stands_for_the_scenarios_own():
 
 
 def test_a_keyword_that_no_point_would_use_is_refused():
-    for keywords in ({"parallel__tensor": 2}, {"tp": 2}):
+    twice: tuple[dict[str, Any], ...] = ({"parallel__tensor": 2}, {"tp": 2})
+    for keywords in twice:
         with pytest.raises(
             SpecError, match=r"axis parallel.tensor: the keyword \w+=2 gives the same key.*put None among"
         ):
@@ -151,7 +161,7 @@ def test_an_unknown_figure_is_refused():
 
 
 def test_only_some_figures_are_kept():
-    axes = {"workload.micro_batch_size": [1, 2, 5]}
+    axes: dict[str, list[Any]] = {"workload.micro_batch_size": [1, 2, 5]}
     whole, some = roofsim.sweep(TINY, axes), roofsim.sweep(TINY, axes, figures=["step_time", "memory"])
     assert set(some.rows) == {"step_time", *(key for key in whole.rows if key.startswith("memory."))}
     assert all(np.array_equal(some[key], whole[key]) for key in some.rows)
@@ -173,7 +183,10 @@ def test_it_prints():
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "xarray"])
 def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
-    axes = {"parallel.tensor": [1, 5], "workload.recompute": ["none", {"policy": "full", "every": 2}]}
+    axes: dict[str, list[Any]] = {
+        "parallel.tensor": [1, 5],
+        "workload.recompute": ["none", {"policy": "full", "every": 2}],
+    }
     table = roofsim.sweep(TINY, axes, gpu="h100")
     if importlib.util.find_spec(library) is None:
         with pytest.raises(NoDataError, match=f"pip install {library}"):
@@ -186,7 +199,7 @@ def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
 
 def test_layouts_are_resolved_as_arrays(monkeypatch):
     """No point is resolved on its own, possible or not; what rules say is what a run says."""
-    axes = {
+    axes: dict[str, list[Any]] = {
         "parallel.tensor": [1, 2, 3, 4, 6],
         "parallel.pipeline": [1, 2, 3, 5, 100],
         "parallel.virtual_stages": [1, 2],
@@ -202,7 +215,7 @@ def test_layouts_are_resolved_as_arrays(monkeypatch):
         with pytest.raises(SpecError) as error:
             roofsim.run(base, **{key.replace(".", "__", 1): value for key, value in point.items()})
         refused_by_run[index] = error.value.code, error.value.reason
-    resolved_alone = []
+    resolved_alone: list[Any] = []
     monkeypatch.setattr(SharedResolver, "run", resolved_alone.append)
     monkeypatch.setattr(_Sweep, "evaluate", lambda self: None)
     table = roofsim.sweep(base, axes)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.api import serve
 
-SERVER = {
+SERVER: dict[str, Any] = {
     "model": "llama3-8b",
     "workload": {"engine": "vllm", "prompt_length": 512, "output_length": 128, "serving": {"length_variation": 0.5}},
     "hardware": {"gpu": "h100-sxm5-80gb"},

@@ -158,7 +158,7 @@ def run_cli(monkeypatch, capsys, *arguments) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
         main()
     captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+    return int(stop.value.code or 0), captured.out, captured.err
 
 
 def assert_refused(code, out, err, message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.settle.cards import read_cards
+from tests.surely import sure
 
 
 @pytest.mark.parametrize(
@@ -87,12 +90,13 @@ def test_a_fault_is_shown_where_it_stands(text, message, column):
     (problem,) = caught.value.problems
     assert message in str(problem)
     assert str(problem).startswith("--gpu: ")
-    assert problem.place.column == column
+    assert sure(problem.place).column == column
     assert str(problem).endswith(f"    {text}\n    {' ' * (column - 1)}^")
 
 
 def test_a_card_that_is_no_text_is_refused():
-    for wrong in (["a100", 8], 8, None):
+    several: tuple[Any, ...] = (["a100", 8], 8, None)
+    for wrong in several:
         with pytest.raises(SpecError, match="expected a card such as a100"):
             read_cards(wrong)
 

@@ -14,6 +14,7 @@ from roofsim.spec.engine.facts import groups, path_of, paths, stated_names
 from roofsim.spec.engine.schema import Engine, catalog_engine, read_engine
 from roofsim.spec.reading.source import parse_yaml
 from tests.spec.test_engines import ENGINES, OTHER
+from tests.surely import sure
 
 #: The names that facts had before they were in groups: scenarios and files may go on using them.
 FLAT = re.findall(
@@ -53,7 +54,7 @@ def test_flat_names_stay():
 @pytest.mark.parametrize("fact", FLAT)
 def test_a_fact_means_the_same_however_it_is_written(fact):
     flat = engine_with({fact: OTHER[fact]} | beside(fact))
-    path = path_of(Engine, fact)
+    path = sure(path_of(Engine, fact))
     assert engine_with({".".join(path): OTHER[fact]} | beside(fact)) == flat
     if len(path) > 1:
         assert engine_with({path[0]: {path[1]: OTHER[fact]}} | beside(fact)) == flat

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.settle.precision_roles import Platform, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
+from tests.surely import sure
 
 GIB = parse("1 GiB", "B")
 GB = parse("1 GB", "B")
@@ -58,14 +61,15 @@ def weights(model, precision, **extra):
 
 @pytest.mark.parametrize("name", BITS)
 def test_bits_of_a_linear_layer(name):
-    stored_format = weight_format(name)
+    stored_format = sure(weight_format(name))
     assert mean_bits(stored_format, WeightPosition(part=LINEAR, columns=4096.0)) == pytest.approx(BITS[name], rel=1e-12)
 
 
 def test_every_name_has_bits_and_a_source():
     assert set(FORMATS) <= set(BITS) | {"q3_k_m", "q3_k_l", "q4_k_s", "q5_k_s"}
     assert set(GGUF.values()) <= set(ENCODINGS)
-    assert all(len(known.source) > 8 for known in (*FORMATS.values(), *ENCODINGS.values()))
+    entries: list[Any] = [*FORMATS.values(), *ENCODINGS.values()]
+    assert all(len(entry.source) > 8 for entry in entries)
 
 
 @pytest.mark.parametrize(("name", "size"), LLAMA_8B.items())
@@ -111,7 +115,7 @@ def test_numbers_of_layers_may_be_arrays():
         mean_bits(FORMATS["q4_k_m"], WeightPosition(part=LINEAR, role="down", layers=number, columns=4096.0))
         for number in layers
     ]
-    np.testing.assert_allclose(bits, one)
+    np.testing.assert_allclose(np.array(bits), np.array(one))
 
 
 @pytest.mark.parametrize("name", [*NAMES, "exl2-4.0bpw", "Q4_K_M"])
@@ -227,5 +231,5 @@ def test_a_format_is_microscaled_by_what_it_loads_as_and_not_by_its_name():
 
     assert stored("quark", "mxfp4").microscaled(place)
     assert not stored("mxfp4", "int4").microscaled(place)
-    assert not weight_format("exl2-4.0bpw").microscaled(place)
+    assert not sure(weight_format("exl2-4.0bpw")).microscaled(place)
     assert [name for name, written in FORMATS.items() if written.microscaled(place)] == ["mxfp8", "mxfp4"]

@@ -16,6 +16,7 @@ from roofsim.graph.topology import build
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.settle.hardware import HOST_ONLY, misfit
 from tests.scenarios import TINY
+from tests.surely import sure
 
 HARDWARE = Path(__file__).parents[2] / "hardware"
 GPU_FILES = sorted((HARDWARE / "gpus").glob("*/*.yaml"))
@@ -210,7 +211,7 @@ def test_architecture_is_known(gpu):
 @every_gpu
 def test_usual_system_exists_and_fits(gpu):
     system = SYSTEMS[gpu.usual_system]
-    assert system.gpu in (None, gpu.name) or GPUS[system.gpu].architecture == gpu.architecture
+    assert system.gpu in (None, gpu.name) or GPUS[sure(system.gpu)].architecture == gpu.architecture
 
 
 @every_gpu
@@ -337,12 +338,12 @@ def test_link_agrees_with_the_gpu(system):
     if system.link is None:
         assert system.topology == "single" if system.gpus_per_node == 1 else system.gpu is None
         return
-    gpu = GPUS[system.gpu]
+    gpu = GPUS[sure(system.gpu)]
     same = gpu.host_link if system.link.name in PCIE else gpu.link
-    assert system.link.name == same.name
-    lanes = (system.link.lanes or 1) / (same.lanes or 1) if system.link.name in PCIE else 1.0
-    links = (system.link.count or 1) / (same.count or 1)  # a maker may wire fewer
-    assert near(system.link.bandwidth, same.bandwidth * lanes * links, 0.001)
+    assert system.link.name == sure(same).name
+    lanes = (system.link.lanes or 1) / (sure(same).lanes or 1) if system.link.name in PCIE else 1.0
+    links = (system.link.count or 1) / (sure(same).count or 1)  # a maker may wire fewer
+    assert near(system.link.bandwidth, sure(sure(same).bandwidth) * lanes * links, 0.001)
 
 
 @every_system
@@ -350,9 +351,9 @@ def test_host_link_agrees_with_the_gpu(system):
     if system.gpu is None:
         assert near(system.host_link.bandwidth, PCIE[system.host_link.name] * GIGA, 0.001)
         return
-    own = GPUS[system.gpu].host_link
-    assert system.host_link.name == own.name
-    assert system.host_link.bandwidth <= own.bandwidth
+    own = GPUS[sure(system.gpu)].host_link
+    assert system.host_link.name == sure(own).name
+    assert system.host_link.bandwidth <= sure(own).bandwidth
 
 
 @every_system
@@ -400,7 +401,7 @@ def test_every_card_has_a_form_and_sits_in_its_usual_nodes(gpu):
 def test_every_system_holds_the_card_it_comes_with(system):
     assert system.form is not None
     if system.gpu is not None:
-        assert misfit(GPUS[system.gpu], system) is None
+        assert misfit(GPUS[sure(system.gpu)], system) is None
 
 
 @every_gpu
@@ -473,11 +474,11 @@ def test_what_nothing_speaks_against_is_taken(hardware):
 def test_bridged_groups_are_joined_inside_and_over_the_host_between():
     for name in ("server-8x-h200-nvl", "platform-8x-mi100", "platform-8x-mi210"):
         system = SYSTEMS[name]
-        gpu = GPUS[system.gpu]
+        gpu = GPUS[sure(system.gpu)]
         topology = build(shape_of(system, gpu))
-        assert topology.linked(system.bridged)
-        assert not topology.linked(2 * system.bridged)
+        assert topology.linked(sure(system.bridged))
+        assert not topology.linked(2 * sure(system.bridged))
         tiers = fabric_of(system, gpu, gpu.architecture).tiers
-        assert tiers[0].name == system.link.name
-        assert tiers[-1].name == system.host_link.name
+        assert tiers[0].name == sure(system.link).name
+        assert tiers[-1].name == sure(system.host_link).name
         assert system.topology not in HOST_ONLY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_a_request_of_many_problems_is_answered_in_a_page():
 def test_a_deep_mapping_in_python_is_refused():
     import roofsim
 
-    deep = {}
+    deep: dict[Any, Any] = {}
     at = deep
     for _ in range(100_000):
         at["model"] = at = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,7 +90,8 @@ def test_degrees_of_many_points_are_those_of_each():
         def hold(self, rules, case):
             self.broken = [rule.code for rule in rules if np.any(rule.broken(case))]
 
-    case, checks = CASES["dense"], Silent(None)
+    no_document: Any = None
+    case, checks = CASES["dense"], Silent(no_document)
     completed = complete_degrees(stated, case.parallel, checks)
     assert completed.data.tolist() == [2.0, 3.0, 3.0]
     assert checks.broken == ["gpus-multiple-of-layout"]
