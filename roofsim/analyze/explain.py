@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import op_table
 from roofsim.analyze.printed import Printed
-from roofsim.cost.device import reach
+from roofsim.cost.kernels.models.streaming import unit_reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
@@ -267,7 +267,7 @@ def _op(evaluation: Evaluation, place: int, op: AbstractOp) -> Explanation:
 
 def _kernel(work: KernelWork, device: Device) -> Explanation:
     """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
-    rate, drawn = work.flop_peak * work.compute_share, work.bandwidth_share * reach(work.load)
+    rate, drawn = work.flop_peak * work.compute_share, work.bandwidth_share * unit_reach(work.load)
     moved, source = device.bandwidth * drawn, f"stream x {work.bandwidth_key}"
     if work.limit < moved:
         moved, source = work.limit, "what the loads of its compute units draw at most, with this engine's kernels"

@@ -161,28 +161,6 @@ class Device:
         own = self.architecture.power_window
         return self.constants.physics["power_window"] if own is None else own
 
-    def load(self) -> Real:
-        """Return the bandwidth per compute unit against what a unit asks for in simple streaming kernels."""
-        if self.compute_units is None:
-            return 0.0
-        return self.bandwidth / (self.compute_units * self.constants.unit_bandwidth)
-
-    def resident(self, traffic: Real) -> Real:
-        """Return the share of a kernel's traffic that the cache still holds from the kernel before.
-
-        All of it while the kernel's tensors fill less than the usable part of the cache, nothing when they fill much
-        more: a stream through a full cache evicts what it will need.
-        """
-        if self.cache is None:
-            return 0.0 * traffic
-        physics = self.constants.physics
-        share: Real = 1.0 / (1.0 + (traffic / (physics["cache_share"] * self.cache)) ** physics["cache_corner"])
-        return share
-
-    def from_cache(self, resident: Real) -> Real:
-        """Return the time of traffic of which a share comes from the cache, against all of it from memory."""
-        return 1.0 - resident + resident / self.constants.cache_gain
-
     def energy(self, flops: Real, math: str, traffic: Real, *, on_tensor: bool) -> Real:
         """Return the joules of a kernel, static power included; traffic's share falls with the root of the process."""
         table, process = self.constants.energy, self.architecture.process_energy
@@ -232,15 +210,6 @@ class Device:
         return (
             f"{self.name}, {humanize(float(self.capacity), 'B', 4)}" if isinstance(self.capacity, float) else self.name
         )
-
-
-def reach(load: Real) -> Real:
-    """Return the share of the bandwidth that simple streaming kernels draw: each unit keeps few loads in flight.
-
-    ``1 / sqrt(1 + load^2)``; hand-tuned kernels (matmuls, attention) are not bound so.
-    """
-    share: Real = (1.0 + load * load) ** -0.5
-    return share
 
 
 def device_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from roofsim.cost.columns import is_of_points, rows_of
-from roofsim.cost.device import reach
+from roofsim.cost.kernels.models.streaming import unit_reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
@@ -133,7 +133,7 @@ class PricedKernels:
         """Return what kernels take on scaled hardware."""
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
-        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
+        reached = unit_reach(work.load * scales.memory_bandwidth / scales.vector_flops)
         given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
         allowed = work.limit * scales.vector_flops
         floor = np.asarray(device.architecture.kernel_floor)

@@ -34,6 +34,8 @@ class Mechanisms:
     """Long GEMMs are held to their own power; off: to the step's mean power."""
     winograd: bool = True
     """Ordinary units take Winograd's algorithm for 3 x 3 convolutions where it is faster; off: implicit products only."""
+    bytes_in_flight: bool = True
+    """Simple kernels draw what their compute units can ask of memory; off: as much of any memory."""
     chips: bool = True
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
     noise: bool = True

@@ -377,14 +377,42 @@ def test_rows_of_a_sweep_that_do_not_say_where_are_taken_at_its_middle():
     assert shape.taps.tolist() == [9.0] * 3
 
 
+STREAMED = streaming.StreamConstants(
+    floor=3e-6,
+    bandwidth=0.9,
+    unit_bandwidth=1e12,
+    row=0.0,
+    walk=0.0,
+    again=0.0,
+    on_chip=4096.0,
+    sharpness=1.5,
+    cache_speedup=2.5,
+    cache_reach=0.7,
+)
+
+
+def stream(rows, width, itemsize=2.0):
+    sizes = {"rows": rows, "width": width * itemsize, "tensor": rows * width * itemsize}
+    sizes["traffic"] = 2.0 * sizes["tensor"]
+    return streaming.StreamShape(**{name: size * ONE for name, size in sizes.items()})
+
+
 def test_streams_reach_the_bandwidth_and_the_floor():
-    constants = streaming.StreamConstants(floor=3e-6, bandwidth=0.9)
-    shape = streaming.StreamShape(
-        rows=np.array([1.0, 1e6]), width=np.array([64.0, 1024.0]), passes=2.0 * np.ones(2), itemsize=2.0 * np.ones(2)
+    short, long = (
+        float(streaming.stream_time(stream(*sizes), CARD, STREAMED)[0]) for sizes in ((1.0, 64.0), (1e6, 1024.0))
     )
-    seconds = streaming.stream_time(shape, CARD, constants)
-    assert seconds[0] == pytest.approx(3e-6, rel=0.01)
-    assert seconds[1] == pytest.approx(4.096e9 / 9e11, rel=0.01)
+    assert short == pytest.approx(3e-6, rel=0.01)
+    assert long == pytest.approx(4.096e9 / 9e11, rel=0.01)
+
+
+def test_long_rows_are_read_again_and_many_short_ones_take_their_starts():
+    fits, spills = (
+        float(streaming.stream_time(stream(2**24 / width, width), CARD, replace(STREAMED, again=1.0))[0])
+        for width in (512.0, 65536.0)
+    )
+    assert 1.4 < spills / fits < 1.6
+    starts = float(streaming.stream_time(stream(1e6, 16.0), CARD, replace(STREAMED, row=1e-6))[0])
+    assert starts == pytest.approx(1e6 * 1e-6 / float(CARD.compute_units), rel=0.05)
 
 
 def test_corner_and_power():

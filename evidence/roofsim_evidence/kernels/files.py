@@ -55,6 +55,8 @@ arithmetic:
   {{fp64: fp32, fp32: fp32, tf32: 16-bit, fp16: 16-bit, bf16: 16-bit, fp8: fp8, int8: fp8, fp6: fp8, fp4: nvfp4, int4: nvfp4}}
 own_rates: [fp8, fp4]
 """
+#: Operations that stream.
+STREAMS: Final = ("elementwise", "embedding", "layernorm", "rmsnorm", "softmax")
 #: What the constants of a class mean, where several classes have them, and their units.
 COMMON: Final = {
     "floor": ("smallest call", "s"),
@@ -94,6 +96,12 @@ MEANINGS: Final = {
         "first_layer": ("factor on the rate where an image has at most four channels", "1"),
         "stride": ("factor on the rate of kernels that move by more than one pixel", "1"),
     },
+    "streams": {
+        "row": ("time that a compute unit spends on a row, however short", "s"),
+        "walk": ("time per byte in which one block walks along its row", "s"),
+        "again": ("further reads of a row that does not fit on chip, in passes", "1"),
+        "on_chip": ("bytes of the longest row that stays on chip", "1"),
+    },
     "moe_gemm": {
         "tile": ("rows to which the tokens of each expert are padded", "1"),
         "width": ("columns of one tile", "1"),
@@ -103,14 +111,19 @@ MEANINGS: Final = {
         "asleep": ("share of the experts asleep by chance that a power law adds", "1"),
     },
 }
+#: Operations whose constants mean what those of another do.
+ALIKE: Final = {"mla_decode": "attention_decode", **dict.fromkeys(STREAMS, "streams")}
 #: Inference engines that were measured through.
 ENGINES: Final = ("sglang", "trtllm", "vllm")
 #: Operations that steps of inference are priced with.
-SERVED: Final = ("attention_decode", "attention_prefill", "conv2d", "gemm", "mla_decode", "moe_gemm")
+SERVED: Final = ("attention_decode", "attention_prefill", "conv2d", *STREAMS, "gemm", "mla_decode", "moe_gemm")
 #: Their constants that are not priced with: what belongs to the measuring engine or process, and shares measured in whole steps.
-UNPRICED: Final = {"conv2d": ("floor", "compute", "bandwidth", "launch", "doubling", "growth", "transpose")}
+UNPRICED: Final = {
+    "conv2d": ("floor", "compute", "bandwidth", "launch", "doubling", "growth", "transpose"),
+    **dict.fromkeys(STREAMS, ("floor", "bandwidth", "sharpness")),
+}
 #: Operations of which those in fp32 are priced with.
-IN_FULL: Final = ("conv2d", "gemm")
+IN_FULL: Final = ("conv2d", *STREAMS, "gemm")
 #: Those whose long kernels lower the clock of a board.
 SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
 #: Those of them whose share of the bandwidth differs between cards of an architecture.
@@ -181,7 +194,7 @@ def models_text(fit: KernelFit, energies: Energies) -> str:
 def _meanings(op: str) -> Iterable[tuple[str, str]]:
     """Return the constants of a class with what they mean, their units and ranges."""
     kernel = class_of(op)
-    own = MEANINGS.get("attention_decode" if op == "mla_decode" else op, {})
+    own = MEANINGS.get(ALIKE.get(op, op), {})
     for parameter in (*kernel.own, *kernel.shared):
         if parameter.name in UNPRICED.get(op, ()):
             continue

@@ -60,7 +60,6 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "immaturity": (0.01, 0.3),
     "factors": (0.02, 1.0),
     "transposes": (0.05, 1.0),
-    "cache_gain": (1.0, 5.0),
     "unit_bandwidth": (parse("35 GB/s", "B/s"), parse("200 GB/s", "B/s")),
     "energy.tf32": (parse("0.6 pJ", "J"), parse("5 pJ", "J")),
     "energy.fp32": (parse("2 pJ", "J"), parse("16 pJ", "J")),
@@ -79,7 +78,7 @@ STARTS: Final[dict[str, float]] = {
     "classes.depthwise": 1.0, "classes.depthwise_backward": 0.28, "factors.convolution": 1.0, "factors.misaligned": 0.4,
     "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6,
     "factors.depthwise": 0.31, "transposes.fp16": 0.71, "transposes.tf32": 0.22, "unit_bandwidth": parse("38 GB/s", "B/s"),
-    "cache_gain": 2.5, "immaturity": 0.09, "energy.tf32": parse("3 pJ", "J"), "energy.fp32": parse("12 pJ", "J"),
+    "immaturity": 0.09, "energy.tf32": parse("3 pJ", "J"), "energy.fp32": parse("12 pJ", "J"),
     "energy.byte": parse("220 pJ", "J"),
 }  # fmt: skip
 #: How far beside them (in logarithm) a search begins.
@@ -112,7 +111,6 @@ def free_paths(constants: Constants) -> list[str]:
     return [
         *paths,
         "unit_bandwidth",
-        "cache_gain",
         "immaturity",
         "energy.tf32",
         "energy.fp32",

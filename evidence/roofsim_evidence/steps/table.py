@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.device import reach
+from roofsim.cost.kernels.models.streaming import unit_reach
 from roofsim.cost.kernels.sustained import sustained, window
-from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.step import throttled
@@ -33,8 +32,9 @@ class StepTable:
 
     `times` says how often a kernel runs in a step; `at_peak` is its arithmetic in seconds at the dense peak, `moving`
     and `transposed` its traffic in seconds at the full bandwidth, or at that of its kernels where these have `own`; `norm` is
-    the exponent of its corner (0: that of all); `keys` are indices into `names`, -1 for none. `heat` are the joules of the
-    arithmetic of long products in 16 bits (or fewer) and in tf32, 0 where the power limit does not hold a product on its own;
+    the exponent of its corner (0: that of all); `load` is the bandwidth that a streaming kernel would draw per unit, against the
+    share of `unit_bandwidth` that its elements ask for; `heat` are the joules of the arithmetic of long products in 16 bits (or
+    fewer) and in tf32, 0 where the power limit does not hold a product on its own;
     `window` is the time over which a card's controller holds the mean power.
     """
 
@@ -43,7 +43,6 @@ class StepTable:
     watts: Array
     process: Array
     youth: Array
-    per_unit: Array
     headroom: Array
     window: Array
     gpus: Any
@@ -55,8 +54,7 @@ class StepTable:
     at_peak: Array
     moving: Array
     transposed: Array
-    resident: Array
-    simple: Array
+    load: Array
     math: Any
     attention: Array
     conditions: Any
@@ -84,7 +82,6 @@ _PER_STEP: Final = (
     "watts",
     "process",
     "youth",
-    "per_unit",
     "headroom",
     "window",
     "gpus",
@@ -115,7 +112,6 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 evaluation.resolved.constants.youth(
                     evaluation.resolved.engine.kernels.library_released, evaluation.resolved.architecture.kernels_since
                 ),
-                0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 evaluation.resolved.architecture.clock_headroom,
                 evaluation.device.power_window,
                 gpu.name,
@@ -131,27 +127,25 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
         watts=np.array(heads[2]),
         process=np.array(heads[3]),
         youth=np.array(heads[4]),
-        per_unit=np.array(heads[5]),
-        headroom=np.array(heads[6]),
-        window=np.array(heads[7]),
-        gpus=np.array(heads[8]),
-        architectures=np.array(heads[9]),
+        headroom=np.array(heads[5]),
+        window=np.array(heads[6]),
+        gpus=np.array(heads[7]),
+        architectures=np.array(heads[8]),
         step=np.array(columns[0]),
         times=np.array(columns[1]),
         floor=np.array(columns[2]),
         at_peak=np.array(columns[3]),
         moving=np.array(columns[4]),
         transposed=np.array(columns[5]),
-        resident=np.array(columns[6]),
-        simple=np.array(columns[7], dtype=bool),
-        math=np.array(columns[8]),
-        attention=np.array(columns[9]),
-        conditions=np.array(columns[10]),
-        kind=np.array(columns[11]),
-        energy=np.array(columns[12]),
-        own=np.array(columns[13], dtype=bool),
-        norm=np.array(columns[14]),
-        heat=np.array(columns[15]),
+        load=np.array(columns[6]),
+        math=np.array(columns[7]),
+        attention=np.array(columns[8]),
+        conditions=np.array(columns[9]),
+        kind=np.array(columns[10]),
+        energy=np.array(columns[11]),
+        own=np.array(columns[12], dtype=bool),
+        norm=np.array(columns[13]),
+        heat=np.array(columns[14]),
     )
 
 
@@ -185,8 +179,7 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
                 moving,
                 float(work.transposed) / float(device.bandwidth) * stretched,
-                0.0 if work.norm else float(work.resident),
-                keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
+                float(work.load) * device.constants.unit_bandwidth,
                 MATHS.index(math),
                 device.attention_share(math.removesuffix("_matrix"), device.attention) / device.pace if fused else 0.0,
                 ([*ids, 0, 0, 0])[:3],
@@ -213,11 +206,8 @@ def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float,
     Of a kernel whose model knows the bandwidth, the seconds that it takes; of one that only counts other bytes than the op, those
     at full bandwidth of so many.
     """
-    moving = base / float(device.bandwidth)
-    if not work.norm:
-        return False, moving, 1.0
-    share = float(work.bandwidth_share)
-    if work.bandwidth_key in BY_CLASS:
+    moving, share = base / float(device.bandwidth), float(work.bandwidth_share)
+    if not work.norm or work.bandwidth_key in BY_CLASS:
         stretched = float(device.bandwidth_share(work.bandwidth_key)) / share if share else 1.0
         return False, moving * stretched, stretched
     return True, moving / share * device.pace if share else 0.0, 1.0
@@ -243,9 +233,7 @@ def predict(table: StepTable, constants: Constants) -> Array:
     factors = np.array([constants.factors.get(name, 1.0) for name in CONDITIONS])
     share = np.where(table.attention > 0.0, table.attention, compute * factors[table.conditions].prod(axis=1))
     bandwidth = stream * np.array(list(constants.classes.values()))[table.kind]
-    bandwidth = bandwidth / (1.0 - table.resident + table.resident / constants.cache_gain)
-    drawn = np.asarray(reach(table.per_unit / constants.unit_bandwidth))
-    bandwidth = bandwidth * np.where(table.simple, drawn[table.step], 1.0)
+    bandwidth = bandwidth * unit_reach(table.load / constants.unit_bandwidth)
     bandwidth = np.where(table.own, 1.0, bandwidth)
     transposes = np.array([constants.transposes.get(name, 0.0) for name in MATHS])[table.math]
     kernels = smooth_maximum(

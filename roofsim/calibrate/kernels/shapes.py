@@ -35,6 +35,7 @@ from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, ac
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
 from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, stream_time
 from roofsim.numeric import Array
+from roofsim.spec.constants.kernels import shipped
 
 if TYPE_CHECKING:
     from roofsim.calibrate.kernels.table import Group, KernelTable
@@ -48,6 +49,8 @@ UNGATED: Final = "moe_torch_flow_nongated"
 #: Engine -> shapes of convolutions that it measured in one process, while the host's time of a call grew (see
 #: measurements/README.md). A row that does not say how many came before is taken at the middle.
 SWEEPS: Final = {"neusight": 5000.0}
+#: Engines whose element-wise kernels (vLLM's gated activations) take a block for each token.
+BY_TOKEN: Final = ("vidur",)
 
 TILING: Final = (
     FittedConstant("thinness", 0.2, 0.7, 0.005, 3.0),
@@ -183,19 +186,22 @@ def _convolution_work(table: KernelTable) -> Array:
 
 
 def stream_shape(table: KernelTable) -> StreamShape:
-    """Return the memory-bound calls of a table."""
-    passes = 1.0 + table.extra("n_in", 1.0)
-    return StreamShape(rows=table.sizes["m"], width=table.sizes["n"], passes=passes, itemsize=itemsize(table, 0))
+    """Return the memory-bound calls of a table; element-wise kernels go by rows only where their engine's do."""
+    size = itemsize(table, 0)
+    rows, width = table.sizes["m"], table.sizes["n"] * size
+    tensor = rows * width
+    by_rows = table.per_row(lambda group: float(group.op != "elementwise" or group.engine in BY_TOKEN))
+    traffic = tensor * (1.0 + table.extra("n_in", 1.0))
+    return StreamShape(rows=rows * by_rows, width=width * by_rows, tensor=tensor, traffic=traffic)
 
 
 def _stream(table: KernelTable) -> Predict:
-    shape, card = stream_shape(table), silicon(table)
-    return lambda constants: stream_time(shape, card, StreamConstants(**constants))
+    shape, card, unit = stream_shape(table), silicon(table), shipped().unit_bandwidth
+    return lambda constants: stream_time(shape, card, StreamConstants(unit_bandwidth=unit, **constants))
 
 
 def _stream_work(table: KernelTable) -> Array:
-    shape = stream_shape(table)
-    return np.asarray(shape.rows * shape.width * shape.passes * shape.itemsize / silicon(table).bandwidth)
+    return np.asarray(stream_shape(table).traffic / silicon(table).bandwidth)
 
 
 def expert_shape(table: KernelTable) -> ExpertShape:

@@ -13,6 +13,7 @@ from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
+from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
 from roofsim.graph.base import AbstractOp, Kind
@@ -286,10 +287,6 @@ def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     traffic = traffic - (1.0 - op.visible) * sum(tensor.bytes for tensor in op.inputs)
-    if not op.backward and not op.on_chip:
-        traffic = traffic + where(
-            op.row > context.device.constants.physics["softmax_row"], 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes
-        )
     # A kernel that keeps rows in registers streams as elementwise kernels do.
     return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
@@ -338,6 +335,7 @@ def _kernels_of_kinds(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple
     ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}
     price_products(ops_of, priced, context)
     price_convolutions(ops_of, priced, context)
+    price_streams(ops_of, priced, context)
     for place, op in ops_of.items():
         if isinstance(op, Attention) and priced[place].bandwidth_key == "attention":
             priced[place] = price_attention(op, priced[place], context)

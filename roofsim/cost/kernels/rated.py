@@ -80,7 +80,6 @@ def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: 
         bandwidth_share=divide(moving, memory) * device.pace,
         floor=plain(beyond),
         norm=limits.sharpness,
-        resident=maximum(1.0 - divide(memory, moving), 0.0),
         energy=_energy(work, context, streams),
     )
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.library import KernelLibrary
+from roofsim.cost.kernels.models.streaming import unit_load
 from roofsim.records import dataclass, field
 from roofsim.spec.mechanisms import ALL, Mechanisms
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 #: Classes that read what no kernel just before them wrote.
-_SCATTERED: Final = ("embedding", "gather", "optimizer")
+SCATTERED: Final = ("embedding", "gather", "optimizer")
 #: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
 UNROLLED: Final = ("optimizer",)
 
@@ -34,8 +35,6 @@ class KernelWork:
         The achieved fractions.
     traffic
         Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
-    resident
-        Share of the traffic that the L2 cache serves, because the kernel before left it there.
     bandwidth_key
         Class of kernel.
     energy
@@ -66,7 +65,6 @@ class KernelWork:
     compute_share: Real
     traffic: Real
     transposed: Real
-    resident: Real
     bandwidth_key: str
     bandwidth_share: Real
     launches: Real
@@ -132,7 +130,6 @@ class Pricing:
             compute_share=share,
             traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
             transposed=transposed,
-            resident=0.0,
             bandwidth_key=kind,
             bandwidth_share=device.bandwidth_share(kind),
             launches=1.0,
@@ -147,6 +144,13 @@ class Pricing:
         """Return the peak of products of a format as the engine adds them up, and whether matrix units give it."""
         return self.device.product_rate(math, half=self.library.half_accumulation)
 
+    def unit_load(self) -> Real:
+        """Return the bandwidth per compute unit against what a unit asks for in simple kernels; 0: nobody states the units."""
+        device = self.device
+        if device.compute_units is None:
+            return 0.0
+        return unit_load(device.bandwidth, device.compute_units, device.constants.unit_bandwidth)
+
     def light(
         self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"
     ) -> KernelWork:
@@ -154,7 +158,6 @@ class Pricing:
         device = self.device
         rate = device.vector_rate
         flops = 0.0 * flops if rate is None else flops
-        resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
         return KernelWork(
             flops=flops,
             flop_peak=1.0 if rate is None else rate,
@@ -162,10 +165,9 @@ class Pricing:
             compute_share=device.constants.factors[condition] * device.pace,
             traffic=traffic,
             transposed=0.0,
-            resident=resident,
             bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind) / device.from_cache(resident),
-            load=0.0 if kind in UNROLLED else device.load(),
+            bandwidth_share=device.bandwidth_share(kind),
+            load=0.0 if kind in UNROLLED or not self.mechanisms.bytes_in_flight else self.unit_load(),
             launches=launches,
             on_tensor=False,
             energy=device.energy(flops, "fp32", traffic, on_tensor=False),

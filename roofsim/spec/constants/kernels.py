@@ -57,8 +57,6 @@ class Constants(Strict):
         Condition -> factor on the compute share of a kernel that meets it.
     unit_bandwidth
         Bytes per second that one compute unit asks of memory in simple streaming kernels, at most.
-    cache_gain
-        Speed of the L2 cache against memory, for what the kernel before left in it.
     immaturity
         Slowdown of kernels with a library that came out with the chip; it fades over two years (`youth`).
     physics
@@ -76,7 +74,6 @@ class Constants(Strict):
     factors: dict[str, Fraction]
     transposes: dict[str, Annotated[float, Field(ge=0.0, le=2.0)]]
     unit_bandwidth: Bandwidth
-    cache_gain: Annotated[float, Field(ge=1.0, le=10.0)]
     immaturity: Annotated[float, Field(ge=0.0, le=0.5)]
     energy: Energies
     architectures: dict[str, Deviation] = Field(default_factory=dict)

@@ -17,17 +17,17 @@ class StreamShape:
     Attributes
     ----------
     rows, width
-        The tensor: a normalization or softmax works along `width`.
-    passes
-        Tensors of that size read or written when each is touched once.
-    itemsize
-        Bytes per element.
+        Rows, one after the other along which the kernel works, and bytes of each; 0 where it does not go by rows.
+    tensor
+        Bytes of the tensor that it works on.
+    traffic
+        Bytes that move when each tensor is touched once.
     """
 
     rows: Array
     width: Array
-    passes: Array
-    itemsize: Array
+    tensor: Array
+    traffic: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,9 @@ class StreamConstants:
     floor
         Seconds of the smallest call.
     bandwidth
-        Share of the memory bandwidth for large tensors.
+        Share of the memory bandwidth for large tensors, where compute units can ask for all of it.
+    unit_bandwidth
+        Bytes per second that a compute unit asks for (`unit_load`).
     cache_speedup, cache_reach
         As in `GemmConstants`.
     row
@@ -56,23 +58,51 @@ class StreamConstants:
 
     floor: Real
     bandwidth: Real
-    cache_speedup: Real = 2.5
-    cache_reach: Real = 0.7
-    row: Real = 0.0
-    walk: Real = 0.0
-    again: Real = 0.0
-    on_chip: Real = 4096.0
-    sharpness: Real = 1.5
+    unit_bandwidth: Real
+    cache_speedup: Real
+    cache_reach: Real
+    row: Real
+    walk: Real
+    again: Real
+    on_chip: Real
+    sharpness: Real
+
+
+def unit_load(bandwidth: Real, compute_units: Real, unit_bandwidth: Real) -> Real:
+    """Return the memory bandwidth per compute unit against what a unit asks for in simple kernels.
+
+    By Little's law that is the bytes that a unit has in flight over the latency of memory.
+    """
+    load: Real = bandwidth / (compute_units * unit_bandwidth)
+    return load
+
+
+def unit_reach(load: Real) -> Real:
+    """Return the share of the bandwidth that simple kernels draw at a load per unit: ``1 / sqrt(1 + load^2)``."""
+    share: Real = (1.0 + load * load) ** -0.5
+    return share
+
+
+def stream_limits(
+    shape: StreamShape, silicon: Silicon, constants: StreamConstants, load: Real | None = None
+) -> tuple[Array, Array]:
+    """Return the seconds in which each call moves its bytes, and those beyond the smallest call in which a block walks its row.
+
+    `load` is that of `unit_load`; None: as the card says.
+    """
+    if load is None:
+        load = unit_load(silicon.bandwidth, silicon.compute_units, constants.unit_bandwidth)
+    width, physics = np.maximum(shape.width, 1.0), silicon.physics
+    spills = 1.0 / (1.0 + (np.asarray(constants.on_chip) / width) ** physics["spill_corner"])
+    moved = shape.traffic + shape.tensor * constants.again * spills
+    speedup = resident_bandwidth(shape.traffic, silicon, constants.cache_speedup, constants.cache_reach)
+    drawn = constants.bandwidth * unit_reach(load)
+    stream = moved / (silicon.bandwidth * drawn * speedup)
+    short = shape.rows * constants.row / silicon.compute_units
+    return corner(stream, short, physics["short_row_corner"]), np.asarray(shape.width * constants.walk)
 
 
 def stream_time(shape: StreamShape, silicon: Silicon, constants: StreamConstants) -> Array:
     """Return the seconds of each call."""
-    tensor = shape.rows * shape.width * shape.itemsize
-    traffic = tensor * shape.passes
-    spills = 1.0 / (1.0 + (np.asarray(constants.on_chip) / (shape.width * shape.itemsize)) ** 8)
-    moved = traffic + tensor * constants.again * spills
-    speedup = resident_bandwidth(traffic, silicon, constants.cache_speedup, constants.cache_reach)
-    stream = moved / (silicon.bandwidth * constants.bandwidth * speedup)
-    short = shape.rows * constants.row / silicon.compute_units
-    floor = constants.floor + shape.width * shape.itemsize * constants.walk
-    return corner(floor, corner(stream, short, 3.0), constants.sharpness)
+    moving, walking = stream_limits(shape, silicon, constants)
+    return corner(constants.floor + walking, moving, constants.sharpness)
