@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
 #: Sources that only score: another framework; a clock around a data loader; steps whose forward contradicts their backward.
 UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
-#: Cards and models that were predicted before anybody had fitted to them, and are never fitted.
-LATER: Final = ("lambda-later", "timm-train-later")
 
 
 @cache
 def load_cases() -> tuple[Case, ...]:
-    """Return all steps on one GPU, in the order of the file; constants may be fitted to all but `UNFITTED` and `LATER`."""
-    return fittable(load("steps"), lambda case: case.source not in (*UNFITTED, *LATER))
+    """Return all steps on one GPU, in the order of the file; constants may be fitted to all but `UNFITTED`."""
+    return fittable(load("steps"), lambda case: case.source not in UNFITTED)
 
 
 @dataclass(frozen=True, kw_only=True)
