@@ -23,7 +23,7 @@ _SIZES: Final = 8
 #: Where a fixed point is found.
 _CLOSE: Final = 2.0**-16
 #: How sharply the corner between few and many prompts is passed, with the root of the requests (see `_queued`): where all are
-#: equally long, and where lengths differ. From simulations of 12 to 24 closed loops on three engines: rates to 0.5 % at the median.
+#: equally long, and where lengths differ. The latter from 22 simulated closed loops of two engines: rates to 0.3 % at the median.
 _SHARP_ALIKE: Final = 2.0
 _SHARP: Final = 4.0
 #: Beyond that corner: exponents at which nothing is left of the smaller.

@@ -41,7 +41,7 @@ SHOWING = {"humanize", "round", "range", "lru_cache", "cache", "len", "linspace"
 
 #: Numbers that modules may hold, by what they are. A new one here is a decision: physics goes to hardware/constants.
 #: `NAME`: a module's own; `Class.field` and `function(argument)`: a default; a number: in a formula.
-ALLOWED: dict[str, set[str | float] | None] = {
+ALLOWED: dict[str, set[str | float]] = {
     # counts, codes and units
     "cost/kernels/roofline.py": {"COMPUTE", "MEMORY_BANDWIDTH", "LAUNCH"},
     "schedule/pipeline/protocol.py": {"FORWARD", "BACKWARD", "WEIGHTS"},
@@ -113,8 +113,6 @@ ALLOWED: dict[str, set[str | float] | None] = {
     "schedule/pipeline/one_forward_one_backward.py": {"OneForwardOneBackward.accuracy"},
     "schedule/pipeline/zero_bubble.py": {"ZeroBubble.accuracy"},
     "schedule/pipeline/zero_bubble_v.py": {"ZeroBubbleV.accuracy"},
-    # being rebuilt with the model that prices them
-    "cost/kernels/models/streaming.py": None,
     # steps, rounds, meshes and bounds of a method
     "analyze/bottleneck.py": {"_AGREE", "_CUTS", "_FACTORS", "_NARROW", "_STEP"},
     "analyze/collectives.py": {"LARGEST", "MOST_RANKS", "NODES"},
@@ -305,17 +303,15 @@ def modules():
 def test_code_holds_no_physics():
     numbers = []
     for place, path in modules().items():
-        allowed = ALLOWED.get(place, set())
-        if allowed is not None:
-            numbers += [f"roofsim/{place}: {each}" for each in sorted(written_in(path) - allowed, key=str)]
+        unknown = written_in(path) - ALLOWED.get(place, set())
+        numbers += [f"roofsim/{place}: {each}" for each in sorted(unknown, key=str)]
     assert numbers == [], "constants of physics belong to hardware/constants/physics.yaml"
 
 
 def test_nothing_is_allowed_that_is_gone():
     for place, allowed in ALLOWED.items():
-        if allowed is not None:
-            assert (ROOT / place).exists(), place
-            assert allowed <= written_in(ROOT / place), f"{place}: {allowed - written_in(ROOT / place)}"
+        assert (ROOT / place).exists(), place
+        assert allowed <= written_in(ROOT / place), f"{place}: {allowed - written_in(ROOT / place)}"
 
 
 @pytest.mark.parametrize(

@@ -184,4 +184,8 @@ ABLATIONS: Final = (
         name="noise", page="stragglers", touches=_many, without="nodes take the same time for every layer",
         off=Mechanisms(noise=False),
     ),
+    Ablation(
+        name="bytes-in-flight", page="streams", touches=_all, without="simple kernels draw as much of any memory",
+        off=Mechanisms(bytes_in_flight=False),
+    ),
 )  # fmt: skip
