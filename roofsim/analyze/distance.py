@@ -241,7 +241,7 @@ def memory_amounts(traits: RunTraits, figure: str, measured: Mapping[str, Measur
     known = measured.get(traits.regime, _NOTHING)
     apart: dict[str, Real] = {f"{traits.regime.removeprefix(_MEMORY)}_{figure}": 1.0}
     if traits.engine not in known.engines:
-        apart["engine"] = 1.0
+        apart[f"engine_{figure}"] = 1.0
     if not traits.in_sight:
         apart["source"] = 1.0
     return apart

@@ -79,7 +79,7 @@ def test_memory_asks_for_the_engine_alone():
     known = {"memory of train": KNOWN["train"]}
     assert set(memory_amounts(home, "reserved", known)) == {"train_reserved"}
     other = replace(home, card="h100", engine="jax", family="mamba", in_sight=False)
-    assert set(memory_amounts(other, "reserved", known)) == {"train_reserved", "engine", "source"}
+    assert set(memory_amounts(other, "reserved", known)) == {"train_reserved", "engine_reserved", "source"}
 
 
 def test_terms_add_in_quadrature_at_each_end():

@@ -82,13 +82,7 @@ def test_the_age_of_a_library_saturates_after_two_years(gpu):
     assert times[1] == times[0] == times[2]
 
 
-def test_winograds_rate_on_an_a100_is_a_known_miss(request):
-    """Its direct kernels are fitted to 1.03 of the peak in fp32, so Winograd's come out at 2.46 of it."""
-    request.applymarker(pytest.mark.xfail(strict=True, reason="2.46 of the peak, less than 2.4 wanted"))
-    assert fastest_rate("a100-sxm4-80gb") < MOST_GAIN
-
-
-@pytest.mark.parametrize("gpu", [name for name in CARDS if name != "a100-sxm4-80gb"])
+@pytest.mark.parametrize("gpu", CARDS)
 def test_winograd_stays_under_what_its_kernels_reach(gpu):
     assert fastest_rate(gpu) < MOST_GAIN
 

@@ -10,7 +10,7 @@ from roofsim.analyze.distance import amounts, memory_amounts
 from roofsim.records import dataclass
 from roofsim_evidence.folds.kinds import KINDS, publisher_of
 from roofsim_evidence.intervals import draws
-from roofsim_evidence.intervals.known import measured_without
+from roofsim_evidence.intervals.known import measured, measured_without
 from roofsim_evidence.intervals.quantiles import Sample, covered, scales, source_weights
 from roofsim_evidence.intervals.terms import MEMORY, TIME
 
@@ -62,10 +62,13 @@ def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> ResidualPool:
     terms = tuple(MEMORY if memory else TIME)
     weights = source_weights([f"{publisher_of(row.case)}, {row.traits.regime}" for row in rows], COUNTS_AS) / len(KINDS)
     logs, every = [], []
+    everything = measured(rows)
     for kind, name_of in KINDS.items():
         known = measured_without(rows, kind)
         for row in rows:
-            own = amounts_of(row, known[name_of(row.case)], memory=memory)
+            # Facts of memory belong to engines, so they stay where a card or a family is left out.
+            stays = memory and kind != "source"
+            own = amounts_of(row, everything if stays else known[name_of(row.case)], memory=memory)
             logs.append(row.logs[kind])
             every.append([float(own.get(name, 0.0)) for name in terms])
     return ResidualPool(

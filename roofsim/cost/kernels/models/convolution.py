@@ -232,7 +232,7 @@ def algorithms(
     usable = (shape.square > 0.0) & (shape.matrix == 0.0)
     rows = [call.implicit(products)]
     for compute, memory, beside in (call.fused_winograd(), call.staged_winograd()):
-        rows.append((np.where(usable, compute, np.inf), memory, beside))
+        rows.append((np.where(usable, np.maximum(compute, call.fastest()), np.inf), memory, beside))
     compute, memory, beside = (np.stack(np.broadcast_arrays(*parts)) for parts in zip(*rows, strict=True))
     return compute, memory, beside
 
@@ -265,6 +265,12 @@ class _Call:
             sizes = shape.pixels(), shape.out_channels / shape.groups, channels * shape.taps, shape.groups
             cost = np.where(matrix, np.minimum(cost, product_cost(*sizes, self.units, products)), cost)
         return cost * self.beat, self._moved(shape.traffic()), np.zeros(())
+
+    def fastest(self) -> Array:
+        """Return the seconds in which no kernel that spares arithmetic was seen to be done, whatever rate direct ones reach."""
+        shape = self.shape
+        multiplied = shape.pixels() * shape.out_channels * shape.in_channels / shape.groups * shape.taps
+        return np.asarray(2.0 * multiplied / (self.silicon.peak * self.silicon.physics["winograd_reach"]))
 
     def fused_winograd(self) -> tuple[Array, Array, Array]:
         """Return what bounds the kernel that transforms images on the way, and the seconds of the one for weights."""
