@@ -82,6 +82,8 @@ class KernelClass:
     sustained
         Exponent with which lent compute shares follow what power sustains: 1 for kernels that run long and alone, less for
         calls of a few milliseconds with pauses between them, which end before a board lowers its clock.
+    untold
+        Table -> shared constants that its sizes cannot tell from others, which therefore keep what is believed without data.
     """
 
     name: str
@@ -93,6 +95,7 @@ class KernelClass:
     family: Callable[[Group], tuple[str, ...]]
     starts: tuple[dict[str, float], ...] = field(default=({},))
     sustained: float = 1.0
+    untold: Callable[[KernelTable], frozenset[str]] = lambda _: frozenset()
 
 
 def generation(group: Group) -> str:

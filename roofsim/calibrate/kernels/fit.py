@@ -19,7 +19,7 @@ from roofsim.calibrate.kernels.classes import (
 from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, FittedConstant, VectorLayout, fit
 from roofsim.calibrate.kernels.shapes import CLASSES
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +36,8 @@ YEARS_A_DOUBLING: Final = 3.0
 MOST_SPEEDUP: Final = 10.0
 #: The floor of a group is sought around this share of its shortest kernels (their 3rd percentile).
 SHORTEST: Final = (3.0, 0.9)
+#: Spread of the belief in a constant that the measured sizes cannot tell from others: it stays what is believed.
+HELD: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,10 @@ def _layout(
             parameters.append(_expected_floor(parameter, table.seconds[table.group == i]))
             names.append((parameter.name, table.groups[i]))
         slots[parameter.name] = slot[table.group]
+    untold = kernel.untold(table)
     for parameter in kernel.shared:
         slots[parameter.name] = np.full(len(table), len(parameters), dtype=np.int64)
-        parameters.append(parameter)
+        parameters.append(replace(parameter, spread=HELD) if parameter.name in untold else parameter)
         names.append((parameter.name, None))
     return VectorLayout(tuple(parameters), slots), names
 

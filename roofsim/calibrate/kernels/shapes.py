@@ -51,6 +51,8 @@ UNGATED: Final = "moe_torch_flow_nongated"
 SWEEPS: Final = {"neusight": 5000.0}
 #: Engines whose element-wise kernels (vLLM's gated activations) take a block for each token.
 BY_TOKEN: Final = ("vidur",)
+#: Bytes from which a row takes so long that what a block needs to begin it cannot be seen.
+LONG_ROW: Final = 4096.0
 
 TILING: Final = (
     FittedConstant("thinness", 0.2, 0.7, 0.005, 3.0),
@@ -195,6 +197,12 @@ def stream_shape(table: KernelTable) -> StreamShape:
     return StreamShape(rows=rows * by_rows, width=width * by_rows, tensor=tensor, traffic=traffic)
 
 
+def _untold_by_long_rows(table: KernelTable) -> frozenset[str]:
+    """Return what tables of long rows alone cannot tell: a row's start looks like a lower bandwidth there."""
+    width = stream_shape(table).width
+    return frozenset({"row"}) if np.all(width[width > 0.0] >= LONG_ROW) else frozenset()
+
+
 def _stream(table: KernelTable) -> Predict:
     shape, card, unit = stream_shape(table), silicon(table), shipped().unit_bandwidth
     return lambda constants: stream_time(shape, card, StreamConstants(unit_bandwidth=unit, **constants))
@@ -328,6 +336,7 @@ CLASSES: Final = (
         ),
         bind=_stream,
         work=_stream_work,
+        untold=_untold_by_long_rows,
         family=lambda group: (generation(group), group.op, group.engine),
         starts=(
             {}, {"sharpness": 3.0, "row": 0.001 * MICROSECOND}, {"again": 1.5, "on_chip": 4096.0},
