@@ -13,6 +13,7 @@ from roofsim.spec.engine.choice import read_choice
 from roofsim.units import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from roofsim.spec.resolve import Resolved
@@ -154,19 +155,31 @@ def read_cases(path: Path) -> tuple[Case, ...]:
     SpecError
         When the file cannot be read, or a line is no such object: with the line and the key.
     """
+    cases = tuple(_case(row, place) for row, place in read_objects(path, _KEYS, _REQUIRED))
+    if not cases:
+        raise SpecError(Problem("has no measurements", Place(str(path)), hint="Expected one JSON object per line."))
+    return cases
+
+
+def read_objects(path: Path, keys: Sequence[str], required: Sequence[str]) -> list[tuple[dict[str, Any], Place]]:
+    """Return the JSON objects of a file, one per line, each with its place.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read, or a line is no object with the required keys and no others.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
             Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", Place(str(path)))
         ) from None
-    cases = tuple(_case(line, Place(str(path), number)) for number, line in enumerate(lines, 1) if line.strip())
-    if not cases:
-        raise SpecError(Problem("has no measurements", Place(str(path)), hint="Expected one JSON object per line."))
-    return cases
+    places = ((line, Place(str(path), number)) for number, line in enumerate(lines, 1) if line.strip())
+    return [(_object(line, place, keys, required), place) for line, place in places]
 
 
-def _case(line: str, place: Place) -> Case:
+def _object(line: str, place: Place, keys: Sequence[str], required: Sequence[str]) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -174,18 +187,25 @@ def _case(line: str, place: Place) -> Case:
     if not isinstance(row, dict):
         raise SpecError(Problem(f"expected an object, got {line[:40]!r}", place))
     for key in row:
-        if key not in _KEYS:
-            raise UnknownNameError(Problem(f"unknown key {key!r}. {did_you_mean(key, _KEYS)}", place))
-    for key in _REQUIRED:
+        if key not in keys:
+            raise UnknownNameError(Problem(f"unknown key {key!r}. {did_you_mean(key, keys)}", place))
+    for key in required:
         if key not in row:
             raise SpecError(Problem(f"lacks the key {key!r}", place))
+    return row
+
+
+def quantity_of(row: dict[str, Any], place: Place) -> str:
+    """Return what an object says is measured: a step's time, if nothing; refuse what is no key of `QUANTITIES`."""
     quantity = row.get("quantity", STEP_TIME)
     if quantity not in QUANTITIES:
-        raise UnknownNameError(
-            Problem(
-                f"unknown quantity {quantity!r}. {did_you_mean(str(quantity), tuple(QUANTITIES))}", place, "quantity"
-            )
-        )
+        message = f"unknown quantity {quantity!r}. {did_you_mean(str(quantity), tuple(QUANTITIES))}"
+        raise UnknownNameError(Problem(message, place, "quantity"))
+    return str(quantity)
+
+
+def _case(row: dict[str, Any], place: Place) -> Case:
+    quantity = quantity_of(row, place)
     if not isinstance(row["scenario"], dict) or "model" not in row["scenario"]:
         raise SpecError(Problem("expected a mapping with a model, as `roofsim run` takes it", place, "scenario"))
     _check_bounds(row.get("bounds"), place)

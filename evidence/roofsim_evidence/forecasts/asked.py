@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.api import serve
-from roofsim.calibrate.cases import QUANTITIES, SERVED, STEP_TIME, Case
+from roofsim.calibrate.cases import SERVED, Case, quantity_of, read_objects
 from roofsim.calibrate.predict import predict_case
-from roofsim.errors import NoDataError, Place, Problem, SpecError, did_you_mean
+from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass
 from roofsim_evidence.places import HOME
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "forecasts"
 FILE: Final = "asked.jsonl"
 KEYS: Final = ("name", "about", "quantity", "scenario")
+REQUIRED: Final = ("name", "about", "scenario")
 _RATE: Final = "output_tokens_per_second"
 
 
@@ -52,11 +52,7 @@ def read_asked(path: Path) -> list[Asked]:
     SpecError
         When it cannot be read, or a line is wrong: with the line and the key.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SpecError(Problem(f"cannot be read: {error.strerror}", Place(str(path)))) from None
-    asked = [_asked(line, Place(str(path), number)) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    asked = [_asked(row, place) for row, place in read_objects(path, KEYS, REQUIRED)]
     names = [one.name for one in asked]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -64,24 +60,8 @@ def read_asked(path: Path) -> list[Asked]:
     return asked
 
 
-def _asked(line: str, place: Place) -> Asked:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise SpecError(Problem(f"is not JSON: {error}", place)) from None
-    if not isinstance(row, dict):
-        raise SpecError(Problem(f"expected an object, got {line[:40]!r}", place))
-    for key in row:
-        if key not in KEYS:
-            raise SpecError(Problem(f"unknown key {key!r}. {did_you_mean(key, KEYS)}", place))
-    for key in ("name", "about", "scenario"):
-        if key not in row:
-            raise SpecError(Problem(f"lacks the key {key!r}", place))
-    quantity = row.get("quantity", STEP_TIME)
-    if quantity not in QUANTITIES:
-        message = f"unknown quantity {quantity!r}. {did_you_mean(str(quantity), tuple(QUANTITIES))}"
-        raise SpecError(Problem(message, place, "quantity"))
-    return Asked(name=row["name"], about=row["about"], quantity=quantity, scenario=row["scenario"])
+def _asked(row: dict[str, Any], place: Place) -> Asked:
+    return Asked(name=row["name"], about=row["about"], quantity=quantity_of(row, place), scenario=row["scenario"])
 
 
 def forecast(asked: Asked) -> dict[str, Any]:
