@@ -11,6 +11,7 @@ from roofsim.records import dataclass, replace
 from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, full_rate, room_in_step
 from roofsim.serve.load import Load, Steady
+from roofsim.serve.waiting_prompts import PromptPasses, prompts_only, seconds_beside
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 40
 _HALVINGS: Final = 30
-#: Prompts that may wait at once where prompts run first; those of more are counted as so many.
-_WAITING: Final = 96
 #: Of all time, what prompts take at most.
 _ALMOST: Final = 0.999
 #: How late the difference between two estimates of the highest rate comes in: a power of the share of that rate.
@@ -43,7 +42,7 @@ def _own_highest(timing: Timing, load: Load) -> float:
     most = full_rate(timing, load)
     if load.checks <= 0.0:
         return most
-    low, high = 0.0, 1.0 / max(_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
+    low, high = 0.0, 1.0 / max(seconds_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         company = _ArrivingPrompts(timing, load, middle)
@@ -108,22 +107,24 @@ class _ArrivingPrompts:
         self.timing = timing
         self.load = load
         self.rate = rate
-        self.busy = None if timing.mixed else self._busy_times()
+        self.passes = None if timing.mixed else PromptPasses.of(timing, load, rate)
 
     def step(self, running: float) -> float:
         """Return the mean seconds from one token of a request to the next, prompts of others included."""
-        return self._mixed(running)[0] if self.busy is None else self._first_served(running)
+        if self.passes is None:
+            return self._mixed(running)[0]
+        return self.passes.cycle(self.timing.decode_step(running, self.load.context))
 
     def each(self, running: float) -> float:
         """Return the seconds that each prompt adds."""
-        if self.busy is None:
+        if self.passes is None:
             return self._mixed(running)[1]
-        return min(_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
+        return min(seconds_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
 
     @property
     def saturated(self) -> bool:
         """Whether prompts alone are more than the server can do."""
-        return self.busy is not None and bool((self.busy < 0.0).any())
+        return self.passes is not None and self.passes.endless
 
     @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
@@ -133,57 +134,10 @@ class _ArrivingPrompts:
             arrivals = self.rate * step
             # Steps with prompts have one at least; Poisson arrivals come with others at times.
             prompts = arrivals / -np.expm1(-arrivals) if arrivals > 0.0 else 1.0
-            each = _beside(self.timing, self.load, running, float(prompts)) / float(prompts)
+            each = seconds_beside(self.timing, self.load, running, float(prompts)) / float(prompts)
             each = min(each, _ALMOST / max(self.rate, 2.0**-100))
             step = 0.5 * (step + plain / (1.0 - self.rate * each))
         return step, each
-
-    def _first_served(self, running: float) -> float:
-        """Return a decode step and the passes behind it: of who came meanwhile, of who came during those, and so on."""
-        assert self.busy is not None
-        plain = self.timing.decode_step(running, self.load.context)
-        chances = _poisson(self.rate * plain, len(self.busy))
-        return plain + float(chances @ self.busy)
-
-    def _busy_times(self) -> Array:
-        """Return the seconds until no prompt is left, beginning with 0, 1, 2, ... of them.
-
-        ``V(m) = P(m) + sum of chance(m' arrivals during P(m)) x V(m')``.
-        """
-        numbers = np.arange(_WAITING)
-        passes = np.array([_beside(self.timing, self.load, 0.0, float(number)) for number in numbers])
-        chances = np.array([_poisson(self.rate * seconds, _WAITING) for seconds in passes])
-        chances[:, 0] = 0.0
-        chances[0] = 0.0
-        return _solved(np.eye(_WAITING) - chances, passes)
-
-
-def _solved(system: Array, right: Array) -> Array:
-    """Solve linear equations; negative times where there is no solution, as beyond saturation."""
-    solution: Array = -np.ones(len(right))
-    try:
-        solution[:] = np.linalg.solve(system, right)
-    except np.linalg.LinAlgError:
-        return solution
-    return solution
-
-
-def _poisson(mean: float, most: int) -> Array:
-    """Return the chances of 0, 1, ... arrivals; those of more than there is room for are put on the last."""
-    numbers = np.arange(most)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
-    chances: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
-    chances[-1] += max(1.0 - float(chances.sum()), 0.0)
-    return chances
-
-
-def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
-    """Return the seconds that so many prompts add to decode, in one step or, where they do not fit, in several."""
-    if prompts <= 0.0:
-        return 0.0
-    pieces = max(prompts * load.tokens / room_in_step(timing, load, running), 1.0)
-    filled = pieces * timing.step(running, load.context, prompts * load.tokens / pieces, prompts / pieces)
-    return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
 
 
 @dataclass(frozen=True)
@@ -299,27 +253,3 @@ def _first(
     busy = wait + beside + others * each + queue
     mean = idle * lone + (1.0 - idle) * busy
     return mean, lone, max(mean, busy + 2.0 * (queue + wait))
-
-
-def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
-    """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
-
-    The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
-    """
-    most = max(int(load.budget // load.tokens), 1)
-    taken = [
-        lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
-        for waiting in range(_WAITING)
-    ]
-    moves = np.zeros((_WAITING, _WAITING))
-    for waiting in range(1, _WAITING):
-        left = max(waiting - most, 0)
-        moves[waiting, left:] = _poisson(rate * taken[waiting], _WAITING - left)
-    idle = moves[:, 0].copy()  # then the next prompt begins alone
-    moves[:, 1] += moves[:, 0]
-    chain = moves[1:, 1:]
-    system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
-    share = _solved(system, np.eye(_WAITING - 1)[-1])
-    seconds = np.array(taken[1:])
-    present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
-    return present / float(share @ (seconds + idle[1:] / rate)) / rate

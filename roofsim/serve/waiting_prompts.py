@@ -1,0 +1,129 @@
+"""The queue of prompts that run in passes of their own, one after the other until none waits, as a Markov chain over passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.records import dataclass
+from roofsim.serve.full_steps import room_in_step
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Array
+    from roofsim.serve.load import Load
+    from roofsim.serve.timing import Timing
+
+#: Prompts that may wait at once; those of more are counted as so many.
+_WAITING: Final = 96
+
+
+def seconds_beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
+    """Return the seconds that so many prompts add to decode, in one step or, where they do not fit, in several."""
+    if prompts <= 0.0:
+        return 0.0
+    pieces = max(prompts * load.tokens / room_in_step(timing, load, running), 1.0)
+    filled = pieces * timing.step(running, load.context, prompts * load.tokens / pieces, prompts / pieces)
+    return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
+
+
+def most_in_pass(load: Load) -> int:
+    """Return the prompts that one pass takes at most; a prompt of more than its tokens takes several passes."""
+    return max(int(load.budget // load.tokens), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptPasses:
+    """Passes over the prompts that wait, behind which come those that arrived meanwhile, until none waits.
+
+    With ``P(m)`` for the seconds of a pass where m prompts wait, of which it takes as many as fit, and ``chance(k)`` for those
+    that arrive during it::
+
+        until(m)   = P(m) + sum of chance(k) x until(m - taken + k)
+        present(m) = P(m) x (m + rate x P(m) / 2) + sum of chance(k) x present(m - taken + k)
+
+    Attributes
+    ----------
+    rate
+        Prompts per second, at random.
+    until
+        Seconds until none waits, beginning with 0, 1, 2, ... of them; negative where that never comes.
+    present
+        Prompts that wait or run meanwhile, summed over these seconds.
+    """
+
+    rate: float
+    until: Array
+    present: Array
+
+    @classmethod
+    def of(cls, timing: Timing, load: Load, rate: float) -> PromptPasses:
+        """Price passes, and solve the chain."""
+        numbers, most = np.arange(_WAITING), most_in_pass(load)
+        some = [seconds_beside(timing, load, 0.0, float(number)) for number in range(min(most, _WAITING - 1) + 1)]
+        passes = np.array(some)[np.minimum(numbers, len(some) - 1)]
+        chances = np.zeros((_WAITING, _WAITING))
+        for number in numbers[1:]:
+            left = max(int(number) - most, 0)
+            chances[number, left:] = arriving(rate * passes[number], _WAITING - left)
+        chances[:, 0] = 0.0  # then none waits
+        once = np.stack([passes, passes * (numbers + 0.5 * rate * passes)], axis=1)
+        until, present = _solved(np.eye(_WAITING) - chances, once).T
+        return cls(rate=rate, until=until, present=present)
+
+    @property
+    def endless(self) -> bool:
+        """Whether prompts alone are more than the server can do."""
+        return bool((self.until < 0.0).any())
+
+    def cycle(self, decode: float) -> float:
+        """Return the mean seconds from the begin of a decode step to that of the next, the passes between them included."""
+        return decode + float(arriving(self.rate * decode, _WAITING) @ self.until)
+
+    def mean_time(self, decode: float) -> float:
+        """Return the mean seconds of a prompt until its pass ends, beside decode steps of so many seconds (Little's law)."""
+        chances = arriving(self.rate * decode, _WAITING)
+        present = 0.5 * self.rate * decode**2 + float(chances @ self.present)
+        return present / self.cycle(decode) / self.rate
+
+
+def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
+    """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
+
+    The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
+    """
+    most = most_in_pass(load)
+    taken = [
+        lone * min(waiting, 1) if most == 1 else seconds_beside(timing, load, 0.0, float(min(waiting, most)))
+        for waiting in range(_WAITING)
+    ]
+    moves = np.zeros((_WAITING, _WAITING))
+    for waiting in range(1, _WAITING):
+        left = max(waiting - most, 0)
+        moves[waiting, left:] = arriving(rate * taken[waiting], _WAITING - left)
+    idle = moves[:, 0].copy()  # then the next prompt begins alone
+    moves[:, 1] += moves[:, 0]
+    chain = moves[1:, 1:]
+    system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
+    share = _solved(system, np.eye(_WAITING - 1)[-1])
+    seconds = np.array(taken[1:])
+    present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
+    return present / float(share @ (seconds + idle[1:] / rate)) / rate
+
+
+def arriving(mean: float, most: int) -> Array:
+    """Return the chances of 0, 1, ... arrivals (Poisson); those of more than there is room for are put on the last."""
+    numbers = np.arange(most)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
+    chances: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
+    chances[-1] += max(1.0 - float(chances.sum()), 0.0)
+    return chances
+
+
+def _solved(system: Array, right: Array) -> Array:
+    """Solve linear equations; negative times where there is no solution, as beyond saturation."""
+    try:
+        solution: Array = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
+        return -np.ones(right.shape)
+    return solution
