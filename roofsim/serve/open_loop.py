@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from roofsim.serve.timing import Timing
 
 _ROUNDS: Final = 40
-_HALVINGS: Final = 30
 #: Of all time, what prompts take at most.
 _ALMOST: Final = 0.999
-#: How late the difference between two estimates of the highest rate comes in: a power of the share of that rate.
-_LATEST: Final = 16.0
 #: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
 _NUMBERS: Final = 33
 #: Places of which the last are never taken.
@@ -37,40 +34,19 @@ def highest_rate(timing: Timing, load: Load) -> float:
     return closed_loop.highest_rate(timing, replace(load, alike=False))
 
 
-def _own_highest(timing: Timing, load: Load) -> float:
-    """Return the requests per second at which all places are taken, as this queue counts them."""
-    most = full_rate(timing, load)
-    if load.checks <= 0.0:
-        return most
-    low, high = 0.0, 1.0 / max(seconds_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        company = _ArrivingPrompts(timing, load, middle)
-        full = company.saturated or middle * _kept(company, load.limit) >= load.limit
-        low, high = (low, middle) if full else (middle, high)
-    return min(low, most)
-
-
-def _kept(company: _ArrivingPrompts, running: float) -> float:
-    """Return the seconds for which a request keeps its place."""
-    timing, load = company.timing, company.load
-    return load.checks * company.step(running) + max(
-        load.tokens / room_in_step(timing, load, running), 1.0
-    ) * timing.step(running, load.context, min(load.tokens, room_in_step(timing, load, running)))
-
-
 def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second of one replica; None where there is none."""
     highest = highest_rate(timing, load)
     if rate >= highest:
         return None
-    asked, rate = rate, _as_counted(timing, load, rate, highest)
     company = _ArrivingPrompts(timing, load, rate)
-    queue = _Places.of(company, load)
-    running, queued, idle = queue.occupied(load, rate, asked / highest) if poisson else queue.evenly(load, rate)
-    wait_for_room = queued / rate
+    places = _Places.of(company, load)
+    taken = places.taken(load, rate, rate / highest) if poisson else places.taken_evenly(load, rate)
+    running, idle, wait_for_room = taken.decoding, taken.idle, taken.queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
+    if taken.prompt_time is not None:
+        first, high = taken.prompt_time, max(high, 2.0 * taken.prompt_time - low)
     if not poisson:
         # What takes longer to arrive than the time between two requests arrives in no order.
         scattered = min(rate * load.request_time, 1.0)
@@ -80,24 +56,13 @@ def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> S
         time_to_first_token=load.request_time + wait_for_room + first,
         time_per_output_token=decode / load.outputs if load.outputs > 0.0 else None,
         end_to_end=load.request_time + wait_for_room + first + decode,
-        request_rate=asked,
-        running=asked * decode,
-        waiting=asked * (load.request_time + wait_for_room + first),
+        request_rate=rate,
+        running=rate * decode,
+        waiting=rate * (load.request_time + wait_for_room + first),
         prompt_share=min(max(rate * company.each(running), 0.0), 1.0),
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
-
-
-def _as_counted(timing: Timing, load: Load, rate: float, highest: float) -> float:
-    """Return the rate at which this queue is as far from its limit as the server is from its own.
-
-    The queue for places and the closed loop with all of them taken are two estimates of one limit. Far from it the
-    difference does not matter; where it must, it comes in no faster than that more requests are still more.
-    """
-    difference = _own_highest(timing, load) / highest - 1.0
-    late = min(max(0.9 / max(abs(difference), 2.0**-8) - 1.0, 1.0), _LATEST)
-    return rate * (1.0 + difference * float((rate / highest) ** late))
 
 
 class _ArrivingPrompts:
@@ -121,10 +86,17 @@ class _ArrivingPrompts:
             return self._mixed(running)[1]
         return min(seconds_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
 
-    @property
-    def saturated(self) -> bool:
-        """Whether prompts alone are more than the server can do."""
-        return self.passes is not None and self.passes.endless
+    def prompt_time(self, running: float) -> float:
+        """Return the mean seconds in which a prompt has run, behind those before it."""
+        if self.passes is not None:
+            return self.passes.mean_time(self.timing.decode_step(running, self.load.context))
+        room = room_in_step(self.timing, self.load, running)
+        pieces = max(self.load.tokens / room, 1.0)
+        return pieces * self.timing.step(running, self.load.context, min(self.load.tokens, room))
+
+    def kept(self, running: float) -> float:
+        """Return the seconds for which a request keeps its place."""
+        return self.load.checks * self.step(running) + self.prompt_time(running)
 
     @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
@@ -140,6 +112,19 @@ class _ArrivingPrompts:
         return step, each
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Taken:
+    """The places of a server over time: requests that decode and that wait for room, in the mean; the share of time without any.
+
+    `prompt_time` is the mean time of a prompt from its place to its first token, where prompts run first; else None.
+    """
+
+    decoding: float
+    queued: float
+    idle: float
+    prompt_time: float | None = None
+
+
 @dataclass(frozen=True)
 class _Places:
     """What one request does to others, with 1, 2, ... up to the limit of requests that have a place.
@@ -150,12 +135,16 @@ class _Places:
         Mean seconds of a step, prompts included, and of a place.
     prompts
         Share of the time that prompts add to steps.
+    first
+        Mean seconds of a prompt from its place to its first token.
     """
 
     numbers: Array
     steps: Array
     kept: Array
     prompts: Array
+    first: Array
+    prompts_first: bool
 
     @classmethod
     def of(cls, company: _ArrivingPrompts, load: Load) -> _Places:
@@ -163,39 +152,41 @@ class _Places:
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
         seconds = [company.step(float(number)) for number in some]
-        places = [_kept(company, float(number)) for number in some]
+        places = [company.kept(float(number)) for number in some]
         plain = [company.timing.decode_step(float(number), load.context) for number in some]
         shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
+        first = [company.prompt_time(float(number)) for number in some]
         numbers: Array = np.arange(1.0, limit + 1.0)
-        return cls(numbers, *(np.interp(numbers, some, values) for values in (seconds, places, shares)))
+        between = (np.interp(numbers, some, values) for values in (seconds, places, shares, first))
+        return cls(numbers, *between, prompts_first=company.passes is not None)
 
     def _decoding(self, load: Load) -> Array:
         """Return how many of the requests with a place decode."""
         decoding: Array = self.numbers * load.checks * self.steps / self.kept
         return decoding
 
-    def evenly(self, load: Load, rate: float) -> tuple[float, float, float]:
-        """Return as `occupied`, where requests come evenly: their number does not vary."""
+    def taken_evenly(self, load: Load, rate: float) -> _Taken:
+        """Return the places taken where requests come evenly: their number does not vary."""
         if load.checks <= 0.0:
-            return 0.0, 0.0, max(1.0 - rate * float(self.kept[0]), 0.0)
+            return _Taken(decoding=0.0, queued=0.0, idle=max(1.0 - rate * float(self.kept[0]), 0.0))
         mean = 1.0
         for _ in range(_ROUNDS * 2):
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
-        return float(np.interp(mean, self.numbers, self._decoding(load))), 0.0, max(1.0 - mean, 0.0)
+        decoding = float(np.interp(mean, self.numbers, self._decoding(load)))
+        return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0))
 
-    def occupied(self, load: Load, rate: float, full: float) -> tuple[float, float, float]:
-        """Return the mean requests that decode, that wait for room, and the share of time without any.
+    def taken(self, load: Load, rate: float, full: float) -> _Taken:
+        """Return the places taken by requests that come at random.
 
         `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
         as it has tokens, and as many come as fit in a step's seconds; their number is a birth and death process ``p(n) =
         p(n-1) x rate x kept / n``. Prompts make steps longer, longer steps bring more prompts: arrivals come in bunches, whose
         variance is 1 / (1 - share of prompts)^2 times that of single ones (a branching process), while the more alike requests
         are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much more
-        variance, around the same mean; its density is the smaller the larger the variance is, so that it jumps where requests
-        begin to wait for room.
+        variance, around the same mean.
         """
         if load.checks <= 0.0:
-            return self.evenly(load, rate)
+            return self.taken_evenly(load, rate)
         squared = min(load.variation, 1.0) ** 2
         bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
         # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
@@ -203,16 +194,46 @@ class _Places:
         shift = 0.5 * (bunched - 1.0) * np.clip(1.0 - gain, 0.0, 1.0)
         rises = np.log(rate * self.kept / (self.numbers + shift)) / bunched
         logs = np.concatenate([[0.0], np.cumsum(rises)]) - np.log(np.concatenate([bunched[:1], bunched]))
-        weights = np.exp(logs - logs.max())
-        # Who waits for room makes no step longer, and is let in when somebody leaves: that varies less.
-        waiting = 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
-        ratio = min(full, 1.0 - 2.0**-20) ** (1.0 / waiting)
-        edge = float(weights[-1] * bunched[-1]) / waiting
-        beyond = edge * ratio / (1.0 - ratio)  # all states with requests that wait for room
-        total = float(weights.sum()) + beyond
-        decoding = self._decoding(load)
-        running = (float(weights[1:] @ decoding) + beyond * float(decoding[-1])) / total
-        return running, beyond / (1.0 - ratio) / total, float(weights[0]) / total
+        tail, waiting = self._beyond(load, rate, full, float(logs[-1]))
+        highest = max(float(logs.max()), float(tail.max()))
+        weights, beyond = np.exp(logs - highest), np.exp(tail - highest)
+        beyond[-1] /= 1.0 - full ** (1.0 / self._scatter(load))  # the last stands for all further ones
+        total = float(weights.sum() + beyond.sum())
+        decoding, all_taken = self._decoding(load), float(beyond.sum())
+        return _Taken(
+            decoding=(float(weights[1:] @ decoding) + all_taken * float(decoding[-1])) / total,
+            queued=float(beyond @ waiting) / total,
+            idle=float(weights[0]) / total,
+            prompt_time=None
+            if not self.prompts_first
+            else (
+                float(weights[0] * self.first[0]) + float(weights[1:] @ self.first) + all_taken * float(self.first[-1])
+            )
+            / total,
+        )
+
+    def _scatter(self, load: Load) -> float:
+        """Return the variance of those that wait for room: they make no step longer, and come and go one by one."""
+        squared = min(load.variation, 1.0) ** 2
+        return 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
+
+    def _beyond(self, load: Load, rate: float, full: float, last: float) -> tuple[Array, Array]:
+        """Return the logarithms of the weights of 1, 2, ... requests that wait for room, and these numbers.
+
+        Work that waits varies no more at the limit than below it, and a request that waits has all of its work before it,
+        one with a place the rest of its decode steps: so much more often is there one more that waits than one more with a
+        place. Where more wait than leave in a step, steps have as many prompts as places; where fewer, as many as come.
+        """
+        squared = min(load.variation, 1.0) ** 2
+        ends = max(float(self.numbers[-1]) / load.checks, 1.0)
+        numbers: Array = np.arange(1.0, np.ceil(ends) + 1.0)
+        few = np.log(rate * float(self.kept[-1]) / float(self.numbers[-1]))
+        rises = (few + (np.log(full) - few) * np.minimum(numbers / ends, 1.0)) / self._scatter(load)
+        work = 2.0 / (1.0 - float(self.prompts[-1])) / (1.0 + squared)
+        waiting = numbers.copy()
+        ratio = full ** (1.0 / self._scatter(load))
+        waiting[-1] += ratio / (1.0 - ratio)
+        return last + np.log(work) + np.cumsum(rises), waiting
 
 
 def _first(
