@@ -11,7 +11,7 @@ from roofsim.records import dataclass, replace
 from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, full_rate, room_in_step
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.waiting_prompts import PromptPasses, prompts_only, seconds_beside
+from roofsim.serve.waiting_prompts import PromptPasses, filled, prompts_only, seconds_beside
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -98,6 +98,19 @@ class _ArrivingPrompts:
         """Return the seconds for which a request keeps its place."""
         return self.load.checks * self.step(running) + self.prompt_time(running)
 
+    def filling(self, limit: float) -> Array:
+        """Return how far steps are as full as they can be where all places are taken and 1, 2, ... requests wait: from 0 to 1."""
+        if self.load.checks <= 0.0:
+            return np.ones(1)
+        ends = max(limit / self.load.checks, 1.0)
+        numbers: Array = np.arange(np.ceil(ends) + 1.0)
+        if self.passes is None:
+            return np.minimum(numbers[1:] / ends, 1.0)
+        decode = self.timing.decode_step(limit, self.load.context)
+        seconds = np.array([filled(self.timing, self.load, self.rate, decode, float(number)) for number in numbers])
+        gained = seconds[0] - seconds[1:]
+        return np.ones(1) if gained[-1] <= 0.0 else np.maximum.accumulate(np.clip(gained / gained[-1], 0.0, 1.0))
+
     @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
         plain = self.timing.decode_step(running, self.load.context)
@@ -137,6 +150,8 @@ class _Places:
         Share of the time that prompts add to steps.
     first
         Mean seconds of a prompt from its place to its first token.
+    filling
+        How far steps are as full as they can be where 1, 2, ... requests wait for room: from 0 to 1.
     """
 
     numbers: Array
@@ -144,6 +159,7 @@ class _Places:
     kept: Array
     prompts: Array
     first: Array
+    filling: Array
     prompts_first: bool
 
     @classmethod
@@ -158,7 +174,7 @@ class _Places:
         first = [company.prompt_time(float(number)) for number in some]
         numbers: Array = np.arange(1.0, limit + 1.0)
         between = (np.interp(numbers, some, values) for values in (seconds, places, shares, first))
-        return cls(numbers, *between, prompts_first=company.passes is not None)
+        return cls(numbers, *between, prompts_first=company.passes is not None, filling=company.filling(float(limit)))
 
     def _decoding(self, load: Load) -> Array:
         """Return how many of the requests with a place decode."""
@@ -225,10 +241,9 @@ class _Places:
         place. Where more wait than leave in a step, steps have as many prompts as places; where fewer, as many as come.
         """
         squared = min(load.variation, 1.0) ** 2
-        ends = max(float(self.numbers[-1]) / load.checks, 1.0)
-        numbers: Array = np.arange(1.0, np.ceil(ends) + 1.0)
+        numbers: Array = np.arange(1.0, len(self.filling) + 1.0)
         few = np.log(rate * float(self.kept[-1]) / float(self.numbers[-1]))
-        rises = (few + (np.log(full) - few) * np.minimum(numbers / ends, 1.0)) / self._scatter(load)
+        rises = (few + (np.log(full) - few) * self.filling) / self._scatter(load)
         work = 2.0 / (1.0 - float(self.prompts[-1])) / (1.0 + squared)
         waiting = numbers.copy()
         ratio = full ** (1.0 / self._scatter(load))

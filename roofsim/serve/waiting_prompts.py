@@ -87,6 +87,21 @@ class PromptPasses:
         return present / self.cycle(decode) / self.rate
 
 
+def filled(timing: Timing, load: Load, rate: float, decode: float, waiting: float) -> float:
+    """Return the seconds of a decode step and of the passes in which others take the places of the requests that it ends.
+
+    All places were taken, so that `waiting` prompts wait before it, and those that come during it: so many run at once, and
+    behind them those that come meanwhile, until the places are taken again. The more wait, the fewer passes.
+    """
+    places = load.limit / load.checks
+    seconds, present = decode, waiting + rate * decode
+    while places > 0.0:
+        now = min(max(present, 1.0), places)
+        each = seconds_beside(timing, load, 0.0, now)
+        seconds, places, present = seconds + each, places - now, present - now + rate * each
+    return seconds
+
+
 def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
     """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
 
