@@ -9,9 +9,9 @@ import numpy as np
 from roofsim.kept import remembered
 from roofsim.records import dataclass, replace
 from roofsim.serve import closed_loop
-from roofsim.serve.full_steps import alone, full_rate, room_in_step
+from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.waiting_prompts import PromptPasses, filled, prompts_only, seconds_beside
+from roofsim.serve.waiting_prompts import PromptPasses, filled, prompts_only, seconds_beside, shared_steps
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -39,18 +39,12 @@ def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> S
     highest = highest_rate(timing, load)
     if rate >= highest:
         return None
-    company = _ArrivingPrompts(timing, load, rate)
+    company = _ArrivingPrompts(timing, load, rate, scattered=poisson)
     places = _Places.of(company, load)
     taken = places.taken(load, rate, rate / highest) if poisson else places.taken_evenly(load, rate)
-    running, idle, wait_for_room = taken.decoding, taken.idle, taken.queued / rate
+    running, wait_for_room = taken.decoding, taken.queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
-    first, low, high = _first(company, running, idle, step, poisson=poisson)
-    if taken.prompt_time is not None:
-        first, high = taken.prompt_time, max(high, 2.0 * taken.prompt_time - low)
-    if not poisson:
-        # What takes longer to arrive than the time between two requests arrives in no order.
-        scattered = min(rate * load.request_time, 1.0)
-        first += scattered * (_first(company, running, idle, step, poisson=True)[0] - first)
+    first, low, high = _first(company, taken, step)
     decode = step * load.checks
     return Steady(
         time_to_first_token=load.request_time + wait_for_room + first,
@@ -66,19 +60,20 @@ def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> S
 
 
 class _ArrivingPrompts:
-    """What prompts that come at a rate add to steps."""
+    """What prompts that come at a rate add to steps; `scattered` ones come at random, others evenly."""
 
-    def __init__(self, timing: Timing, load: Load, rate: float) -> None:
+    def __init__(self, timing: Timing, load: Load, rate: float, *, scattered: bool) -> None:
         self.timing = timing
         self.load = load
         self.rate = rate
+        self.scattered = scattered
         self.passes = None if timing.mixed else PromptPasses.of(timing, load, rate)
 
     def step(self, running: float) -> float:
         """Return the mean seconds from one token of a request to the next, prompts of others included."""
-        if self.passes is None:
-            return self._mixed(running)[0]
-        return self.passes.cycle(self.timing.decode_step(running, self.load.context))
+        if self.passes is not None:
+            return self.passes.cycle(self.timing.decode_step(running, self.load.context))
+        return self._shared(running)[0] if self.scattered else self._mixed(running)[0]
 
     def each(self, running: float) -> float:
         """Return the seconds that each prompt adds."""
@@ -87,12 +82,10 @@ class _ArrivingPrompts:
         return min(seconds_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
 
     def prompt_time(self, running: float) -> float:
-        """Return the mean seconds in which a prompt has run, behind those before it."""
+        """Return the mean seconds in which a prompt that comes at random has run, behind those before it."""
         if self.passes is not None:
             return self.passes.mean_time(self.timing.decode_step(running, self.load.context))
-        room = room_in_step(self.timing, self.load, running)
-        pieces = max(self.load.tokens / room, 1.0)
-        return pieces * self.timing.step(running, self.load.context, min(self.load.tokens, room))
+        return self._shared(running)[1]
 
     def kept(self, running: float) -> float:
         """Return the seconds for which a request keeps its place."""
@@ -112,6 +105,10 @@ class _ArrivingPrompts:
         return np.ones(1) if gained[-1] <= 0.0 else np.maximum.accumulate(np.clip(gained / gained[-1], 0.0, 1.0))
 
     @remembered
+    def _shared(self, running: float) -> tuple[float, float]:
+        return shared_steps(self.timing, self.load, self.rate, running)
+
+    @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
         plain = self.timing.decode_step(running, self.load.context)
         step, each = plain, 0.0
@@ -127,15 +124,22 @@ class _ArrivingPrompts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Taken:
-    """The places of a server over time: requests that decode and that wait for room, in the mean; the share of time without any.
+    """The places of a server over time.
 
-    `prompt_time` is the mean time of a prompt from its place to its first token, where prompts run first; else None.
+    Attributes
+    ----------
+    decoding, queued
+        Requests that decode, and that wait for room, in the mean.
+    idle
+        Share of the time without any.
+    prompt_time
+        Mean seconds of a prompt that comes at random to a server that is not idle, from its place to its first token.
     """
 
     decoding: float
     queued: float
     idle: float
-    prompt_time: float | None = None
+    prompt_time: float
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,6 @@ class _Places:
     prompts: Array
     first: Array
     filling: Array
-    prompts_first: bool
 
     @classmethod
     def of(cls, company: _ArrivingPrompts, load: Load) -> _Places:
@@ -174,7 +177,7 @@ class _Places:
         first = [company.prompt_time(float(number)) for number in some]
         numbers: Array = np.arange(1.0, limit + 1.0)
         between = (np.interp(numbers, some, values) for values in (seconds, places, shares, first))
-        return cls(numbers, *between, prompts_first=company.passes is not None, filling=company.filling(float(limit)))
+        return cls(numbers, *between, company.filling(float(limit)))
 
     def _decoding(self, load: Load) -> Array:
         """Return how many of the requests with a place decode."""
@@ -184,12 +187,13 @@ class _Places:
     def taken_evenly(self, load: Load, rate: float) -> _Taken:
         """Return the places taken where requests come evenly: their number does not vary."""
         if load.checks <= 0.0:
-            return _Taken(decoding=0.0, queued=0.0, idle=max(1.0 - rate * float(self.kept[0]), 0.0))
+            idle = max(1.0 - rate * float(self.kept[0]), 0.0)
+            return _Taken(decoding=0.0, queued=0.0, idle=idle, prompt_time=float(self.first[0]))
         mean = 1.0
         for _ in range(_ROUNDS * 2):
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
-        decoding = float(np.interp(mean, self.numbers, self._decoding(load)))
-        return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0))
+        decoding, first = (float(np.interp(mean, self.numbers, of)) for of in (self._decoding(load), self.first))
+        return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0), prompt_time=first)
 
     def taken(self, load: Load, rate: float, full: float) -> _Taken:
         """Return the places taken by requests that come at random.
@@ -214,18 +218,14 @@ class _Places:
         highest = max(float(logs.max()), float(tail.max()))
         weights, beyond = np.exp(logs - highest), np.exp(tail - highest)
         beyond[-1] /= 1.0 - full ** (1.0 / self._scatter(load))  # the last stands for all further ones
-        total = float(weights.sum() + beyond.sum())
-        decoding, all_taken = self._decoding(load), float(beyond.sum())
+        busy = weights[1:].copy()
+        busy[-1] += beyond.sum()
+        total = float(weights[0] + busy.sum())
         return _Taken(
-            decoding=(float(weights[1:] @ decoding) + all_taken * float(decoding[-1])) / total,
+            decoding=float(busy @ self._decoding(load)) / total,
             queued=float(beyond @ waiting) / total,
             idle=float(weights[0]) / total,
-            prompt_time=None
-            if not self.prompts_first
-            else (
-                float(weights[0] * self.first[0]) + float(weights[1:] @ self.first) + all_taken * float(self.first[-1])
-            )
-            / total,
+            prompt_time=float(busy @ self.first) / float(busy.sum()),
         )
 
     def _scatter(self, load: Load) -> float:
@@ -251,41 +251,26 @@ class _Places:
         return last + np.log(work) + np.cumsum(rises), waiting
 
 
-def _first(
-    company: _ArrivingPrompts, running: float, idle: float, step: float, *, poisson: bool
-) -> tuple[float, float, float]:
+def _first(company: _ArrivingPrompts, taken: _Taken, step: float) -> tuple[float, float, float]:
     """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
 
-    Who comes to an idle server begins at once; else waits for the end of a step (long steps are met more often), then has
-    a step together with those who came meanwhile, as far as they fit in it, and with the requests that decode.
+    Who comes to an idle server begins at once; else waits for the end of a step, and has the next ones with those who came
+    meanwhile, as far as they fit in, and with the requests that decode. Arrivals see what is there over time.
     """
     timing, load, rate = company.timing, company.load, company.rate
-    decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
+    decoding = taken.decoding / max(1.0 - taken.idle, 2.0**-20) if load.checks else 0.0
     room = room_in_step(timing, load, decoding)
     lone = alone(timing, load, 0.0, room)
-    beside = alone(timing, load, decoding, room)
-    each = company.each(decoding)
-    full = timing.step(decoding, load.context, room, room / load.tokens)
-    service = load.tokens / room * full
-    # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
-    # The prompt in progress is part of the step that is waited for; those behind it are not.
-    busy_share = min(rate * service, 1.0 - 2.0**-10)
-    queue = 0.5 * busy_share * (service / (1.0 - busy_share) - min(service, full)) * min(load.tokens / room, 1.0)
-    if not poisson:
-        queue = 0.0
     if load.checks <= 0.0:
-        even = not poisson and rate * lone <= 1.0
+        even = not company.scattered and rate * lone <= 1.0
         mean = lone if even else prompts_only(timing, load, rate, lone)
         return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
-    if timing.mixed:
-        spread = each**2 * rate * step / (1.0 - (rate * each) ** 2) if poisson else 0.0
-        interval = (step**2 + spread) / step
-        wait = 0.5 * interval
-    else:
-        plain, share = timing.decode_step(decoding, load.context), min(rate * each, 1.0)
-        interval = share * lone + (1.0 - share) * plain
-        wait = 0.5 * interval
-    others = min(rate * interval, max(room / load.tokens - 1.0, 0.0)) if poisson else 0.0
-    busy = wait + beside + others * each + queue
-    mean = idle * lone + (1.0 - idle) * busy
-    return mean, lone, max(mean, busy + 2.0 * (queue + wait))
+    beside = alone(timing, load, decoding, room)
+    busy = taken.prompt_time
+    if not company.scattered:
+        plain, share = timing.decode_step(decoding, load.context), min(rate * company.each(decoding), 1.0)
+        evenly = beside + 0.5 * (step if timing.mixed else share * lone + (1.0 - share) * plain)
+        # What takes longer to arrive than the time between two requests arrives in no order.
+        busy = evenly + min(rate * load.request_time, 1.0) * max(busy - evenly, 0.0)
+    mean = taken.idle * lone + (1.0 - taken.idle) * busy
+    return mean, lone, max(mean, busy + 2.0 * (busy - beside))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Prompts that may wait at once; those of more are counted as so many.
 _WAITING: Final = 96
+#: Of a prompt, what is not worth a piece.
+_ROUNDING: Final = 2.0**-24
 
 
 def seconds_beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
@@ -85,6 +87,40 @@ class PromptPasses:
         chances = arriving(self.rate * decode, _WAITING)
         present = 0.5 * self.rate * decode**2 + float(chances @ self.present)
         return present / self.cycle(decode) / self.rate
+
+
+def shared_steps(timing: Timing, load: Load, rate: float, running: float) -> tuple[float, float]:
+    """Return the mean seconds of a step that prompts share with `running` requests, and those of a prompt until its last step ends.
+
+    A step that begins with k pieces of prompts takes ``T(k)``, and the next begins with those that came meanwhile and those
+    that did not fit: long steps follow long ones. The numbers are a Markov chain; those present over time give the mean time
+    of a prompt (Little's law).
+    """
+    room = room_in_step(timing, load, running)
+    pieces = max(int(np.ceil(load.tokens / room * (1.0 - _ROUNDING))), 1)
+    most = room * pieces / load.tokens
+    numbers: Array = np.arange(_WAITING * 1.0)
+    run = np.minimum(numbers, most)
+    tokens = load.tokens / pieces
+    steps = {
+        each: timing.step(running, load.context, each * tokens, max(each / pieces, 1.0)) for each in set(run.tolist())
+    }
+    seconds = np.array([steps[each] for each in run.tolist()])
+    moves = np.zeros((_WAITING, _WAITING))
+    for number, taken in enumerate(run.tolist()):
+        left = number - taken
+        whole = int(left)
+        coming = arriving(rate * seconds[number], (_WAITING - whole - 1) // pieces + 1)
+        for first, share in ((whole, 1.0 - left + whole), (whole + 1, left - whole)):
+            places = slice(first, first + len(coming) * pieces, pieces)
+            width = len(moves[number, places])
+            moves[number, places] += share * coming[:width]
+            moves[number, -1] += share * float(coming[width:].sum())
+    system = np.vstack([(moves.T - np.eye(_WAITING))[:-1], np.ones(_WAITING)])
+    share = np.linalg.solve(system, np.eye(_WAITING)[-1])
+    mean = float(share @ seconds)
+    present = float(share @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
+    return mean, present / mean / rate
 
 
 def filled(timing: Timing, load: Load, rate: float, decode: float, waiting: float) -> float:
