@@ -71,9 +71,15 @@ class _ArrivingPrompts:
 
     def step(self, running: float) -> float:
         """Return the mean seconds from one token of a request to the next, prompts of others included."""
+        if self.passes is not None and self.load.checks > 0.0:
+            return self.passes.decode_time(self.plain(running), self.load.checks) / self.load.checks
         if self.passes is not None:
-            return self.passes.cycle(self.timing.decode_step(running, self.load.context))
+            return self.passes.cycle(self.plain(running))
         return self._shared(running)[0] if self.scattered else self._mixed(running)[0]
+
+    def plain(self, running: float) -> float:
+        """Return the seconds of a step without prompts."""
+        return self.timing.decode_step(running, self.load.context)
 
     def each(self, running: float) -> float:
         """Return the seconds that each prompt adds."""
@@ -84,7 +90,7 @@ class _ArrivingPrompts:
     def prompt_time(self, running: float) -> float:
         """Return the mean seconds in which a prompt that comes at random has run, behind those before it."""
         if self.passes is not None:
-            return self.passes.mean_time(self.timing.decode_step(running, self.load.context))
+            return self.passes.mean_time(self.plain(running))
         return self._shared(running)[1]
 
     def kept(self, running: float) -> float:
@@ -170,14 +176,23 @@ class _Places:
         """Price steps at some numbers of requests, and put the others between them."""
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
-        seconds = [company.step(float(number)) for number in some]
-        places = [company.kept(float(number)) for number in some]
-        plain = [company.timing.decode_step(float(number), load.context) for number in some]
-        shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
-        first = [company.prompt_time(float(number)) for number in some]
+        seconds, kept, plain, first = (
+            np.array([price(float(number)) for number in some])
+            for price in (company.step, company.kept, company.plain, company.prompt_time)
+        )
+        shares = np.clip(1.0 - plain / seconds, 0.0, _ALMOST)
+        # With so many that decode some more have a place: those whose prompts run.
+        taken = some * kept / (load.checks * seconds) if load.checks > 0.0 else some
         numbers: Array = np.arange(1.0, limit + 1.0)
-        between = (np.interp(numbers, some, values) for values in (seconds, places, shares, first))
-        return cls(numbers, *between, company.filling(float(limit)))
+        steps, places, prompts, firsts = (np.interp(numbers, taken, of) for of in (seconds, kept, shares, first))
+        return cls(
+            numbers=numbers,
+            steps=steps,
+            kept=places,
+            prompts=prompts,
+            first=firsts,
+            filling=company.filling(float(limit)),
+        )
 
     def _decoding(self, load: Load) -> Array:
         """Return how many of the requests with a place decode."""

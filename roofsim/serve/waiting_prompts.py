@@ -52,11 +52,14 @@ class PromptPasses:
         Seconds until none waits, beginning with 0, 1, 2, ... of them; negative where that never comes.
     present
         Prompts that wait or run meanwhile, summed over these seconds.
+    behind
+        Seconds from the end of each prompt's pass until none waits, summed over the prompts that run meanwhile.
     """
 
     rate: float
     until: Array
     present: Array
+    behind: Array
 
     @classmethod
     def of(cls, timing: Timing, load: Load, rate: float) -> PromptPasses:
@@ -70,8 +73,10 @@ class PromptPasses:
             chances[number, left:] = arriving(rate * passes[number], _WAITING - left)
         chances[:, 0] = 0.0  # then none waits
         once = np.stack([passes, passes * (numbers + 0.5 * rate * passes)], axis=1)
-        until, present = _solved(np.eye(_WAITING) - chances, once).T
-        return cls(rate=rate, until=until, present=present)
+        system = np.eye(_WAITING) - chances
+        until, present = _solved(system, once).T
+        behind = _solved(system, np.minimum(numbers, most) * (chances @ until))
+        return cls(rate=rate, until=until, present=present, behind=behind)
 
     @property
     def endless(self) -> bool:
@@ -81,6 +86,15 @@ class PromptPasses:
     def cycle(self, decode: float) -> float:
         """Return the mean seconds from the begin of a decode step to that of the next, the passes between them included."""
         return decode + float(arriving(self.rate * decode, _WAITING) @ self.until)
+
+    def decode_time(self, decode: float, checks: float) -> float:
+        """Return the mean seconds from the pass of a prompt until its request has had so many decode steps.
+
+        It waits for the passes behind its own, has a step and waits for those before the next; behind the last none is waited for.
+        """
+        cycle = self.cycle(decode)
+        behind = float(arriving(self.rate * decode, _WAITING) @ self.behind) / cycle / self.rate
+        return checks * cycle - (cycle - decode) + behind
 
     def mean_time(self, decode: float) -> float:
         """Return the mean seconds of a prompt until its pass ends, beside decode steps of so many seconds (Little's law)."""
@@ -117,9 +131,9 @@ def shared_steps(timing: Timing, load: Load, rate: float, running: float) -> tup
             moves[number, places] += share * coming[:width]
             moves[number, -1] += share * float(coming[width:].sum())
     system = np.vstack([(moves.T - np.eye(_WAITING))[:-1], np.ones(_WAITING)])
-    share = np.linalg.solve(system, np.eye(_WAITING)[-1])
-    mean = float(share @ seconds)
-    present = float(share @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
+    chances = np.linalg.solve(system, np.eye(_WAITING)[-1])
+    mean = float(chances @ seconds)
+    present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
     return mean, present / mean / rate
 
 
