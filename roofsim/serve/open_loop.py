@@ -70,12 +70,17 @@ class _ArrivingPrompts:
         self.passes = None if timing.mixed else PromptPasses.of(timing, load, rate)
 
     def step(self, running: float) -> float:
-        """Return the mean seconds from one token of a request to the next, prompts of others included."""
-        if self.passes is not None and self.load.checks > 0.0:
-            return self.passes.decode_time(self.plain(running), self.load.checks) / self.load.checks
+        """Return the mean seconds from the begin of a step to that of the next, the passes of prompts between them included."""
         if self.passes is not None:
             return self.passes.cycle(self.plain(running))
         return self._shared(running)[0] if self.scattered else self._mixed(running)[0]
+
+    def decode_time(self, running: float) -> float:
+        """Return the mean seconds from the first token of a request to its last."""
+        checks = self.load.checks
+        if self.passes is not None and checks > 0.0:
+            return self.passes.decode_time(self.plain(running), checks)
+        return checks * self.step(running)
 
     def plain(self, running: float) -> float:
         """Return the seconds of a step without prompts."""
@@ -95,7 +100,7 @@ class _ArrivingPrompts:
 
     def kept(self, running: float) -> float:
         """Return the seconds for which a request keeps its place."""
-        return self.load.checks * self.step(running) + self.prompt_time(running)
+        return self.decode_time(running) + self.prompt_time(running)
 
     def filling(self, limit: float) -> Array:
         """Return how far steps are as full as they can be where all places are taken and 1, 2, ... requests wait: from 0 to 1."""
@@ -154,8 +159,10 @@ class _Places:
 
     Attributes
     ----------
-    steps, kept
-        Mean seconds of a step, prompts included, and of a place.
+    decoding
+        How many of the requests with a place decode.
+    kept
+        Mean seconds for which a request keeps its place.
     prompts
         Share of the time that prompts add to steps.
     first
@@ -165,7 +172,7 @@ class _Places:
     """
 
     numbers: Array
-    steps: Array
+    decoding: Array
     kept: Array
     prompts: Array
     first: Array
@@ -176,28 +183,25 @@ class _Places:
         """Price steps at some numbers of requests, and put the others between them."""
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
-        seconds, kept, plain, first = (
+        seconds, kept, decode, plain, first = (
             np.array([price(float(number)) for number in some])
-            for price in (company.step, company.kept, company.plain, company.prompt_time)
+            for price in (company.step, company.kept, company.decode_time, company.plain, company.prompt_time)
         )
         shares = np.clip(1.0 - plain / seconds, 0.0, _ALMOST)
-        # With so many that decode some more have a place: those whose prompts run.
+        # With so many in a step some more have a place: those whose prompts run, or who wait for their first step.
         taken = some * kept / (load.checks * seconds) if load.checks > 0.0 else some
         numbers: Array = np.arange(1.0, limit + 1.0)
-        steps, places, prompts, firsts = (np.interp(numbers, taken, of) for of in (seconds, kept, shares, first))
+        decoding, places, prompts, firsts = (
+            np.interp(numbers, taken, of) for of in (decode / kept, kept, shares, first)
+        )
         return cls(
             numbers=numbers,
-            steps=steps,
+            decoding=numbers * decoding,
             kept=places,
             prompts=prompts,
             first=firsts,
             filling=company.filling(float(limit)),
         )
-
-    def _decoding(self, load: Load) -> Array:
-        """Return how many of the requests with a place decode."""
-        decoding: Array = self.numbers * load.checks * self.steps / self.kept
-        return decoding
 
     def taken_evenly(self, load: Load, rate: float) -> _Taken:
         """Return the places taken where requests come evenly: their number does not vary."""
@@ -207,7 +211,7 @@ class _Places:
         mean = 1.0
         for _ in range(_ROUNDS * 2):
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
-        decoding, first = (float(np.interp(mean, self.numbers, of)) for of in (self._decoding(load), self.first))
+        decoding, first = (float(np.interp(mean, self.numbers, of)) for of in (self.decoding, self.first))
         return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0), prompt_time=first)
 
     def taken(self, load: Load, rate: float, full: float) -> _Taken:
@@ -237,7 +241,7 @@ class _Places:
         busy[-1] += beyond.sum()
         total = float(weights[0] + busy.sum())
         return _Taken(
-            decoding=float(busy @ self._decoding(load)) / total,
+            decoding=float(busy @ self.decoding) / total,
             queued=float(beyond @ waiting) / total,
             idle=float(weights[0]) / total,
             prompt_time=float(busy @ self.first) / float(busy.sum()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -131,7 +132,7 @@ def shared_steps(timing: Timing, load: Load, rate: float, running: float) -> tup
             moves[number, places] += share * coming[:width]
             moves[number, -1] += share * float(coming[width:].sum())
     system = np.vstack([(moves.T - np.eye(_WAITING))[:-1], np.ones(_WAITING)])
-    chances = np.linalg.solve(system, np.eye(_WAITING)[-1])
+    chances = _solved(system, np.eye(_WAITING)[-1])
     mean = float(chances @ seconds)
     present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
     return mean, present / mean / rate
@@ -187,8 +188,7 @@ def arriving(mean: float, most: int) -> Array:
 
 def _solved(system: Array, right: Array) -> Array:
     """Solve linear equations; negative times where there is no solution, as beyond saturation."""
-    try:
-        solution: Array = np.linalg.solve(system, right)
-    except np.linalg.LinAlgError:
-        return -np.ones(right.shape)
+    solution: Array = -np.ones(right.shape)
+    with suppress(np.linalg.LinAlgError):
+        solution[...] = np.linalg.solve(system, right)
     return solution
