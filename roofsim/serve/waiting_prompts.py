@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
+from math import log
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Prompts that may wait at once; those of more are counted as so many.
 _WAITING: Final = 96
+#: As many as there usually are: more are followed only where the last of these has a chance that counts.
+_USUALLY: Final = 24
+_NEVER: Final = 2.0**-24
 #: Of a prompt, what is not worth a piece.
 _ROUNDING: Final = 2.0**-24
 
@@ -111,31 +116,36 @@ def shared_steps(timing: Timing, load: Load, rate: float, running: float) -> tup
     that did not fit: long steps follow long ones. The numbers are a Markov chain; those present over time give the mean time
     of a prompt (Little's law).
     """
+    few = _shared_steps(timing, load, rate, running, _USUALLY)
+    return few[:2] if few[2] < _NEVER else _shared_steps(timing, load, rate, running, _WAITING)[:2]
+
+
+def _shared_steps(timing: Timing, load: Load, rate: float, running: float, most: int) -> tuple[float, float, float]:
+    """Return `shared_steps` with numbers below `most`, and the chance of the last of them."""
     room = room_in_step(timing, load, running)
     pieces = max(int(np.ceil(load.tokens / room * (1.0 - _ROUNDING))), 1)
-    most = room * pieces / load.tokens
-    numbers: Array = np.arange(_WAITING * 1.0)
-    run = np.minimum(numbers, most)
-    tokens = load.tokens / pieces
+    numbers: Array = np.arange(most * 1.0)
+    run = np.minimum(numbers, room * pieces / load.tokens)
     steps = {
-        each: timing.step(running, load.context, each * tokens, max(each / pieces, 1.0)) for each in set(run.tolist())
+        each: timing.step(running, load.context, each * load.tokens / pieces, max(each / pieces, 1.0))
+        for each in sorted(set(run.tolist()))
     }
     seconds = np.array([steps[each] for each in run.tolist()])
-    moves = np.zeros((_WAITING, _WAITING))
+    coming = {each: arriving(rate * steps[each], most) for each in steps}
+    moves = np.zeros((most, most))
     for number, taken in enumerate(run.tolist()):
         left = number - taken
         whole = int(left)
-        coming = arriving(rate * seconds[number], (_WAITING - whole - 1) // pieces + 1)
         for first, share in ((whole, 1.0 - left + whole), (whole + 1, left - whole)):
-            places = slice(first, first + len(coming) * pieces, pieces)
-            width = len(moves[number, places])
-            moves[number, places] += share * coming[:width]
-            moves[number, -1] += share * float(coming[width:].sum())
-    system = np.vstack([(moves.T - np.eye(_WAITING))[:-1], np.ones(_WAITING)])
-    chances = _solved(system, np.eye(_WAITING)[-1])
+            if share > 0.0:
+                width = (most - 1 - first) // pieces + 1
+                moves[number, first::pieces] += share * coming[taken][:width]
+                moves[number, -1] += share * float(coming[taken][width:].sum())
+    system = np.vstack([(moves.T - np.eye(most))[:-1], np.ones(most)])
+    chances = _solved(system, np.eye(most)[-1])
     mean = float(chances @ seconds)
     present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
-    return mean, present / mean / rate
+    return mean, present / mean / rate, abs(float(chances[-1]))
 
 
 def filled(timing: Timing, load: Load, rate: float, decode: float, waiting: float) -> float:
@@ -177,11 +187,15 @@ def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
     return present / float(share @ (seconds + idle[1:] / rate)) / rate
 
 
+@lru_cache(maxsize=256)
+def log_factorials(most: int) -> Array:
+    """Return the logarithms of the factorials of 0, 1, ... `most`."""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
+
+
 def arriving(mean: float, most: int) -> Array:
     """Return the chances of 0, 1, ... arrivals (Poisson); those of more than there is room for are put on the last."""
-    numbers = np.arange(most)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
-    chances: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
+    chances: Array = np.exp(np.arange(most) * log(max(mean, 2.0**-500)) - mean - log_factorials(most - 1))
     chances[-1] += max(1.0 - float(chances.sum()), 0.0)
     return chances
 
