@@ -111,6 +111,8 @@ OTHER = {
         "run_ahead": 1000,
         "copies": 2,
     },
+    "uneven_experts": True,
+    "expert_copies": True,
     "serving_experts": {"exchange": "gather", "dispatch": "fp8"},
     "weight_only": {"kernels": 2.0, "compute": 0.5, "bandwidth": 0.9},
     "weight_formats": {"int4": "q4f16_1"},
