@@ -91,6 +91,7 @@ OTHER = {
     "attention_generation_on": {"hopper": "cudnn"},
     "decode_attention": "paged",
     "rms_norm": "chain",
+    "norm_load_bytes": 16.0,
     "gelu_new": "chain",
     "rotary": "fused",
     "cross_entropy": "fused",
