@@ -100,7 +100,7 @@ def sweep(
     from roofsim.search.sweep import sweep_document
 
     document = load_scenario(scenario, overrides)
-    return sweep_document(document, axes, answer, _import_model, figures=figures, keywords=overrides)
+    return sweep_document(document, axes, answer, import_model, figures=figures, keywords=overrides)
 
 
 def compare(
@@ -220,10 +220,11 @@ def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) 
 
 def resolve_document(document: Document, shared: Shared | None = None) -> Resolved:
     """Resolve a request that was read (and perhaps changed by flags) already; `shared` keeps what others like it have as well."""
-    return (Resolver(document, _import_model) if shared is None else shared.resolver(document, _import_model)).run()
+    return (Resolver(document, import_model) if shared is None else shared.resolver(document, import_model)).run()
 
 
-def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
+def import_model(given: Path | dict[str, Any], where: str) -> Imported:
+    """Read a model that is written in somebody else's words (a Hugging Face config), a file or what was in one."""
     from roofsim.importers.huggingface import import_model
 
     return import_model(given, where)

@@ -128,6 +128,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "calibrate/kernels/shapes.py": {"CACHE", "LATENT_POSITION", "LATENT_WIDTH", "LONG_ROW", "SWEEPS", "TILING"},
     "calibrate/overlay.py": {"CACHES", "IMPOSSIBLE", "LONG", "MICROSECOND", "_MOVED"},
     "calibrate/score.py": {"FEWEST_FOR_RANKS", "NOMINAL_COVERAGE"},
+    "search/written_axes.py": {"MOST_VALUES", "_DIGITS", "_SLACK"},
     "compare/instead.py": {"_DEEPEST", "_FEWER", "_MOST_TRIED"},
     "compare/winners.py": {"_TIE"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
