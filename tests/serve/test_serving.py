@@ -392,6 +392,14 @@ def test_offloaded_weights_slow_a_server():
     assert away.room.max_requests > base.room.max_requests
 
 
+@pytest.mark.parametrize("load", [{}, {"concurrency": 16}])
+def test_what_goes_out_has_a_range_unless_it_is_what_comes_in(load):
+    out = served(**load).to_dict()["throughput"]
+    low, high = out["output_tokens_per_second_range"]
+    assert 0.5 * out["output_tokens_per_second"] < low < out["output_tokens_per_second"] < high
+    assert served(request_rate=0.5).to_dict()["throughput"]["output_tokens_per_second_range"] is None
+
+
 def test_answer_is_plain_data(engine):
     one = served(engine=engine, request_rate=3.0)
     data = json.loads(to_json(one.to_dict()))
