@@ -167,8 +167,8 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         floor = device.architecture.kernel_floor
         numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
         numbers["sharpness"] = device.constants.physics["attention_corner"]
-    numbers["softmax"] = numbers["softmax"] * _scores(shape, device)
-    constants = PrefillConstants(floor=0.0, **(numbers | {"compute": share * shape.factor}))
+    own: dict[str, Real] = {"compute": share * shape.factor, "softmax": numbers["softmax"] * _scores(shape, device)}
+    constants = PrefillConstants(floor=0.0, **(numbers | own))
     compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
     if shape.backward is not None:
         more, traffic = shape.backward
