@@ -50,7 +50,7 @@ def rates(gpu: str, batch: int, heads: int, width: str, tokens: int, **override:
 @pytest.mark.parametrize("shape", PUBLISHED)
 def test_attention_takes_what_published_kernels_take(shape):
     forward, backward = PUBLISHED[shape]
-    assert rates(*shape) == (pytest.approx(forward, rel=0.16), pytest.approx(backward, rel=0.16))
+    assert rates(*shape) == (pytest.approx(forward, rel=0.18), pytest.approx(backward, rel=0.18))
 
 
 def test_units_for_exponentials_speed_up_scores_and_backward_kernels_less():
