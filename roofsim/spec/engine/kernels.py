@@ -153,6 +153,14 @@ class ExpertFacts(Facts):
     over_ranks: Annotated[ServingExperts, Flat("serving_experts")] = Field(
         default=ServingExperts(), description="How tokens of inference reach experts on other ranks."
     )
+    uneven: Annotated[bool, Flat("uneven_experts")] = Field(
+        default=False,
+        description="Whether ranks of inference may hold unlike numbers of experts, some one more than others.",
+    )
+    copies: Annotated[bool, Flat("expert_copies")] = Field(
+        default=False,
+        description="Whether ranks of inference may hold copies of experts that others hold too (redundant_experts).",
+    )
 
 
 class KernelFacts(Facts):
