@@ -81,10 +81,10 @@ def test_cards_of_one_chip_differ_as_measured_where_their_power_does():
 
 def test_an_energy_that_steps_do_not_tell_is_that_of_single_kernels():
     """Below watts over the peak no product is held: every energy there fits as well."""
-    flat = np.log(np.maximum(np.array(GRID), 1.0))
-    steps = PricedEnergies(1.28e-12, 1.65e-12, (None,) * 4, np.tile(flat, (4, 1)))
+    cases, flat = tuple(load_cases()[:4]), np.log(np.maximum(np.array(GRID), 1.0))
+    steps = PricedEnergies(1.28e-12, 1.65e-12, cases, np.tile(flat, (4, 1)))
     assert steps.fitted() == pytest.approx(1.28e-12, rel=0.02)
-    told = PricedEnergies(1.28e-12, 1.65e-12, (None,) * 4, np.tile(np.log(np.array(GRID) / 0.85), (4, 1)))
+    told = PricedEnergies(1.28e-12, 1.65e-12, cases, np.tile(np.log(np.array(GRID) / 0.85), (4, 1)))
     assert told.fitted() == pytest.approx(0.85 * 1.28e-12, rel=0.02)
 
 
