@@ -30,6 +30,25 @@ Scenario = Annotated[
         help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
     ),
 ]
+ScenarioOrNone = Annotated[
+    str | None,
+    Argument(
+        metavar="SCENARIO",
+        show_default=False,
+        complete=scenarios,
+        help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
+    ),
+]
+FromLaunch = Annotated[
+    str | None,
+    Option(
+        "--from-launch",
+        metavar="COMMAND",
+        panel="Other",
+        help="Read a launch command instead of a scenario: 'torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 ...' "
+        "(Megatron-LM), 'vllm serve MODEL ...', 'python -m sglang.launch_server ...'.",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON: SI units, every figure.")]
 Csv = Annotated[bool, Option("--csv", help="Print CSV: a header, one row per line.")]
 Top = Annotated[

@@ -18,7 +18,34 @@ if TYPE_CHECKING:
 Overrides = list[tuple[str, str, str]]
 
 
-def document_of(scenario: str, overrides: Overrides) -> Document:
+def asked_for(scenario: str | None, launch: str | None) -> str | dict[str, Any]:
+    """Return what is asked for: a scenario by name or file, or what a launch command says.
+
+    Raises
+    ------
+    SpecError
+        Where both or none are given, and for a command that cannot be read.
+    """
+    from roofsim.errors import Problem, SpecError
+
+    if (scenario is None) == (launch is None):
+        said = "neither is given" if scenario is None else f"both are given: {scenario} and a launch command"
+        raise SpecError(Problem(f"expected a scenario, or --from-launch with a command; {said}", hint="Give one."))
+    if launch is None:
+        assert scenario is not None
+        return scenario
+    from roofsim.importers.launch.read import read_launch
+
+    read = read_launch(launch)
+    if read.passed_over:
+        note = (
+            f"Note: {read.program}: passed over, as they change neither time nor memory: {', '.join(read.passed_over)}."
+        )
+        sys.stderr.write(visible(note) + "\n")
+    return read.scenario
+
+
+def document_of(scenario: str | dict[str, Any], overrides: Overrides) -> Document:
     """Return the scenario's document with the flags put in, each as YAML would read it."""
     from roofsim.errors import Place, Problem, SpecError
     from roofsim.spec.reading.source import parse_value
@@ -33,14 +60,14 @@ def document_of(scenario: str, overrides: Overrides) -> Document:
     return document
 
 
-def resolved_of(scenario: str, overrides: Overrides) -> Resolved:
+def resolved_of(scenario: str | dict[str, Any], overrides: Overrides) -> Resolved:
     """Resolve a scenario with flags."""
     from roofsim.api import resolve_document
 
     return resolve_document(document_of(scenario, overrides))
 
 
-def evaluated(scenario: str, overrides: Overrides, *, with_curve: bool = False) -> Evaluation:
+def evaluated(scenario: str | dict[str, Any], overrides: Overrides, *, with_curve: bool = False) -> Evaluation:
     """Resolve and price a scenario with flags."""
     from roofsim.evaluate import evaluate
 

@@ -5,26 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
+from roofsim.cli.flags import PICTURES, Csv, FromLaunch, Json, ScenarioOrNone, Trace
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, evaluated, write_text
 from roofsim.cli.words import Option
 
-__all__ = ["PICTURES", "Csv", "Json", "Plot", "Scenario", "Trace", "run"]
+__all__ = ["PICTURES", "Csv", "Json", "Plot", "Trace", "run"]
 
 Plot = Annotated[
     Path | None, Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
+]
+
+Emit = Annotated[
+    str | None,
+    Option(
+        "--emit",
+        metavar="PROGRAM",
+        help="Print the launch command of a program (megatron-lm, vllm, sglang) that runs this.",
+    ),
 ]
 
 
 @scenario_options
 def run(
     *,
-    scenario: Scenario,
+    scenario: ScenarioOrNone = None,
+    from_launch: FromLaunch = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
     trace: Trace = None,
+    emit: Emit = None,
     overrides: Overrides,
 ) -> None:
     """Predict step time, throughput, memory and what limits a scenario."""
@@ -32,11 +43,14 @@ def run(
 
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
-    evaluation = evaluated(scenario, overrides, with_curve=plot is not None)
+    evaluation = evaluated(asked_for(scenario, from_launch), overrides, with_curve=plot is not None)
     result = answer(evaluation)
-    if not as_rows([result.to_dict()], json=False, csv=csv):
+    if emit is not None:
+        from roofsim.importers.launch.write import launch_command
+
+        write_text(launch_command(result.scenario, emit, per_node=int(evaluation.resolved.system.gpus_per_node)))
+    elif not as_rows([result.to_dict()], json=False, csv=csv):
         if json:
-            from roofsim.cli.request import write_text
             from roofsim.report.tabular import to_json
 
             write_text(to_json(result.to_dict()))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Json, Scenario
+from roofsim.cli.flags import PICTURES, FromLaunch, Json, ScenarioOrNone
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.spec import usual
 
@@ -35,7 +35,8 @@ Simulate = Annotated[
 )
 def serve(
     *,
-    scenario: Scenario,
+    scenario: ScenarioOrNone = None,
+    from_launch: FromLaunch = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
@@ -47,7 +48,7 @@ def serve(
     from roofsim.serve.any_model import serve_any
 
     checked_path(plot, *PICTURES)
-    served = serve_any(document_of(scenario, overrides), resolve_document, simulated=simulate)
+    served = serve_any(document_of(asked_for(scenario, from_launch), overrides), resolve_document, simulated=simulate)
     if json:
         from roofsim.report.tabular import to_json
 
