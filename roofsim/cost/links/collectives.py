@@ -361,7 +361,7 @@ def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Re
 
 def _outside(task: _Task, fabric: Fabric, size: Real, share: float) -> Real:
     """Return the time over the NICs that a group has on a node; `share` is the bandwidth against a ring's."""
-    size = task.crossing * size / share
+    size = task.crossing * size / share * fabric.crowding(task.nodes, task.members)
     wide = divide(size, task.network * fabric.network.efficiency)
     return wide + _lesser(fabric.network.fill + 0.0 * size, divide(size, task.network * fabric.network.ramp), 1.0)
 

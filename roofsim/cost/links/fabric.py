@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.cost.links.congestion import crowding
 from roofsim.errors import GraphError, NoDataError
 from roofsim.graph.topology import NodeShape, Topology, build
 from roofsim.numeric import Real, maximum, minimum, real
@@ -127,6 +128,13 @@ class Fabric:
     node_overlap: float
     shares_nics: bool = True
     """Whether groups of a node share its NICs; always, but in an ablation."""
+    hashes_flows: bool = True
+    """Whether flows crowd on some links of networks that hash them; always, but in an ablation."""
+
+    def crowding(self, nodes: Real, members: Real) -> Real:
+        """Return how much longer traffic between nodes, with so many members on each, takes for flows that meet on a link."""
+        beside = minimum(maximum(members * self.nics / self.gpus_per_node, 1.0), self.nics)
+        return crowding(nodes * beside, self.network.flows if self.hashes_flows else None)
 
     def at_datasheet_rates(self) -> Fabric:
         """Return links that reach their datasheet at once: rings without steps, handshakes, startups or copies."""
@@ -136,7 +144,14 @@ class Fabric:
             replace(tier, efficiency=1.0, step=_NOTHING, constants=tier.constants.model_copy(update=waits), switch=None)
             for tier in self.tiers
         )
-        network = {"efficiency": 1.0, "step": _NOTHING, "fill": 0.0, "point": 0.0, "point_efficiency": 1.0}
+        network = {
+            "efficiency": 1.0,
+            "step": _NOTHING,
+            "fill": 0.0,
+            "point": 0.0,
+            "point_efficiency": 1.0,
+            "flows": None,
+        }
         shared = {"own_copy": {}, "exchange_efficiency": 1.0}
         return replace(
             self,
