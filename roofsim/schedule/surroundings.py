@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.cost.links.congestion import largest_of
-from roofsim.numeric import Real, ceil, exactly, is_none, is_scalar, maximum, minimum, real, smooth_shares, where
+from roofsim.numeric import (
+    Real,
+    ceil,
+    exactly,
+    is_none,
+    is_scalar,
+    largest_of,
+    maximum,
+    minimum,
+    real,
+    smooth_shares,
+    where,
+)
 from roofsim.records import replace
 
 if TYPE_CHECKING:

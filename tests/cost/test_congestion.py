@@ -10,8 +10,9 @@ import pytest
 from roofsim.analyze.intervals import interval, interval_parts
 from roofsim.api import resolve
 from roofsim.cost.links.collectives import collective_time, fabric_of
-from roofsim.cost.links.congestion import crowding, largest_of
+from roofsim.cost.links.congestion import crowding
 from roofsim.evaluate import evaluate
+from roofsim.numeric import largest_of
 from roofsim.records import replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.links import shipped_links
