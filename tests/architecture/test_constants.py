@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "cost/kernels/roofline.py": {"COMPUTE", "MEMORY_BANDWIDTH", "LAUNCH"},
     "schedule/pipeline/protocol.py": {"FORWARD", "BACKWARD", "WEIGHTS"},
     "analyze/money.py": {"SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
+    "analyze/distance.py": {"GIBIBYTE"},
     "analyze/ops.py": {"_NOTHING"},
     "analyze/explain.py": {"SHOWN"},
     "analyze/timeline/passes.py": {"WRITTEN", "MOST_OPS", 100},
