@@ -11,7 +11,7 @@ from roofsim.importers.launch.table import names, table_of
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from roofsim.importers.launch.table import Table
+    from roofsim.importers.launch.table import FlagTable
 
 #: Words of launchers that say how many processes there are: on each node, how many nodes, in all.
 _PER_NODE: Final = ("--nproc-per-node", "--ntasks-per-node", "--num-gpus", "--gpus-per-node")
@@ -37,7 +37,7 @@ class Command:
         Flag (hyphens for underscores) -> its arguments; the last of a flag that stands twice.
     """
 
-    table: Table
+    table: FlagTable
     gpus: int | None
     alone: tuple[str, ...]
     flags: dict[str, list[str]]
@@ -64,7 +64,7 @@ def take_apart(text: str, shown: str) -> Command:
     return Command(table, _gpus(before, shown), alone, flags)
 
 
-def _program(words: list[str], shown: str) -> tuple[Table, list[str], list[str]]:
+def _program(words: list[str], shown: str) -> tuple[FlagTable, list[str], list[str]]:
     """Return whose command it is, the words of the launcher, and those behind the program."""
     for at in range(len(words)):
         for table in map(table_of, names()):
@@ -82,7 +82,7 @@ def _last(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _flags(words: list[str], table: Table) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+def _flags(words: list[str], table: FlagTable) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     flags: dict[str, list[str]] = {}
     alone: list[str] = []
     current: list[str] | None = None

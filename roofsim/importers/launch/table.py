@@ -64,7 +64,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Table:
+class FlagTable:
     """The flags of one program.
 
     Attributes
@@ -114,7 +114,7 @@ def names() -> list[str]:
 
 
 @lru_cache
-def table_of(name: str) -> Table:
+def table_of(name: str) -> FlagTable:
     """Return the table of a program.
 
     Raises
@@ -130,7 +130,7 @@ def table_of(name: str) -> Table:
     lists: dict[str, Any] = {
         key: tuple(data.pop(key)) for key in ("scripts", "command", "model", "changes_nothing") if key in data
     }
-    return Table(flags=flags, **lists, **data)
+    return FlagTable(flags=flags, **lists, **data)
 
 
 def _flag(entry: dict[str, Any]) -> Flag:

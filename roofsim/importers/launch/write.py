@@ -13,7 +13,7 @@ from roofsim.spec import catalog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from roofsim.importers.launch.table import Flag, Table
+    from roofsim.importers.launch.table import Flag, FlagTable
 
 #: Flags on a line.
 _ON_A_LINE: Final = 4
@@ -57,7 +57,7 @@ def launch_command(scenario: Mapping[str, Any], program: str, *, per_node: int, 
     )
 
 
-def _check(scenario: Mapping[str, Any], table: Table, shown: str) -> None:
+def _check(scenario: Mapping[str, Any], table: FlagTable, shown: str) -> None:
     """Refuse a scenario of another phase, and sizes that the program has no flag for."""
     phase = scenario["workload"]["phase"]
     if table.phase is not None and phase != table.phase:
@@ -88,14 +88,14 @@ _STATED: Final[dict[str, Any]] = {
 }
 
 
-def _launcher(scenario: Mapping[str, Any], table: Table, per_node: int) -> list[str]:
+def _launcher(scenario: Mapping[str, Any], table: FlagTable, per_node: int) -> list[str]:
     if table.phase != "train":
         return []
     gpus = int(scenario["hardware"]["gpus"])
     return ["torchrun", "--nproc-per-node", str(min(gpus, per_node)), "--nnodes", str(max(gpus // per_node, 1))]
 
 
-def _model(scenario: Mapping[str, Any], table: Table) -> list[str]:
+def _model(scenario: Mapping[str, Any], table: FlagTable) -> list[str]:
     if not table.model:
         return []
     name = str(scenario["model"]["name"])
@@ -103,7 +103,7 @@ def _model(scenario: Mapping[str, Any], table: Table) -> list[str]:
     return [next((alias for alias in aliases if "/" in alias), name)]
 
 
-def _words(scenario: Mapping[str, Any], table: Table, name: str, flag: Flag) -> list[str]:
+def _words(scenario: Mapping[str, Any], table: FlagTable, name: str, flag: Flag) -> list[str]:
     """Return a flag with its argument where the scenario states what it says; nothing where it does not, or needs not."""
     keys = flag.sets or ({flag.key: flag.value} if flag.key is not None and flag.value is not None else {})
     if keys:
