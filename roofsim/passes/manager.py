@@ -255,13 +255,18 @@ def _partition(engine: Engine) -> list[Pass]:
 
 
 def _quantised(precision: Precision, engine: Engine) -> list[Pass]:
-    """Return the pass that puts conversions to narrow types into the kernels before them, where the engine's do so."""
-    norms, activations = engine.fusion.quantised_norms, precision.operands in engine.fusion.quantised_activations
-    if precision.operands is None or not (norms or activations):
-        return []
-    from roofsim.passes.kernels.quantised_results import QuantiseResults
+    """Return the passes that put sums of bias gradients, and conversions to narrow types, into kernels beside them."""
+    passes: list[Pass] = []
+    if engine.fusion.bias_gradients == "fused":
+        from roofsim.passes.kernels.bias_gradients import SumBiasGradients
 
-    return [QuantiseResults(norms=norms, activations=activations)]
+        passes.append(SumBiasGradients())
+    norms, activations = engine.fusion.quantised_norms, precision.operands in engine.fusion.quantised_activations
+    if precision.operands is not None and (norms or activations):
+        from roofsim.passes.kernels.quantised_results import QuantiseResults
+
+        passes.append(QuantiseResults(norms=norms, activations=activations))
+    return passes
 
 
 def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:
