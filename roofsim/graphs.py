@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.tensor import DTYPES
 from roofsim.kept import NoKeyError, joined, key_of, parted
-from roofsim.lower.dispatch import lower_networks
+from roofsim.lower.dispatch import LOWERINGS, NETWORKS, lower_networks
 from roofsim.lower.of_images import lowered, with_maps
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import one
@@ -23,7 +23,6 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.scenario.workload import RecomputePlan
-from roofsim.templates import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -35,22 +34,20 @@ if TYPE_CHECKING:
     from roofsim.schedule.pipeline.stages import StagePlan
     from roofsim.spec.precision.roles import Precision
     from roofsim.spec.resolve import Resolved
+    from roofsim.templates import Templates
 
 
 class Graphs:
-    """The graphs of a scenario. Methods whose names begin with `make` give what a template is made of as well: of symbols."""
+    """The graphs of a scenario, made plainly or of `templates`, for which methods named ``make_`` run on symbols for numbers."""
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, resolved: Resolved, templates: Templates | None = None) -> None:
         self.resolved = resolved
-
-    def of(self, resolved: Resolved) -> Self:
-        """Return the graphs of another scenario."""
-        return type(self)(resolved)
+        self.templates = templates if is_own_code(resolved) else None
 
     def made(self, way: str, *options: Hashable, sizes: Sequence[Real] = ()) -> Any:
         """Return what ``make_<way>(*options, *sizes)`` gives, of a template where there is one."""
-        known = self._parted
-        if known is None or not is_scalar(*sizes):
+        known = None if self.templates is None else self._parted
+        if self.templates is None or known is None or not is_scalar(*sizes):
             return getattr(self, f"make_{way}")(*options, *sizes)
         form, numbers, structural = known
 
@@ -60,9 +57,9 @@ class Graphs:
                 (self.resolved.model, self.resolved.workload, self.resolved.parallel), left
             )
             scenario = replace(self.resolved, model=model, workload=workload, parallel=parallel)
-            return getattr(self.of(scenario), f"make_{way}")(*options, *left)
+            return getattr(type(self)(scenario), f"make_{way}")(*options, *left)
 
-        return TEMPLATES.made(
+        return self.templates.made(
             (type(self), way, options, form),
             numbers,
             sizes,
@@ -82,6 +79,11 @@ class Graphs:
             return (of_model, rest, key_of(*around(self.resolved))), numbers, structural
         except NoKeyError:
             return None
+
+
+def is_own_code(resolved: Resolved) -> bool:
+    """Tell whether no code of a plug-in builds the graphs, which may not know what symbols are."""
+    return not resolved.workload.passes and resolved.model.family in (*LOWERINGS, *NETWORKS)
 
 
 def around(resolved: Resolved) -> tuple[Any, ...]:

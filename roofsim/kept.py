@@ -58,7 +58,7 @@ def parted(value: Any, numbers: list[Any]) -> Hashable:
     kind = type(value)
     if kind is int or kind is float:
         numbers.append(value)
-        return kind
+        return (kind,)
     if kind in _PLAIN:
         return (kind, value)
     if isinstance(value, BaseModel):

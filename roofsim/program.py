@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from roofsim.lower.call import Call
     from roofsim.passes.manager import Pass
     from roofsim.spec.resolve import Resolved
+    from roofsim.templates import Templates
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
 CONTEXT_POINTS = 33
@@ -115,19 +116,37 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved, *, first_only: bool = False, first: Stage | None = None) -> Program:
-    """Lower the model and run the passes of its phase; of a training pipeline for `first_only`, handed over if built (`first`)."""
-    program = _built(resolved, first_only, first)
+def build(
+    resolved: Resolved,
+    *,
+    first_only: bool = False,
+    first: Stage | None = None,
+    templates: Templates | None = None,
+) -> Program:
+    """Lower the model and run the passes of its phase.
+
+    Parameters
+    ----------
+    first_only
+        Of a training pipeline: build its first stage alone.
+    first
+        That stage, if it was built before.
+    templates
+        Of which graphs are made, if one of their structure is there; None: all code runs.
+    """
+    program = _built(resolved, first_only, first, templates)
     check_narrow_layers((stage.graph for stage in program.stages), resolved.precision)
     return program
 
 
-def _built(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
+def _built(resolved: Resolved, first_only: bool, first: Stage | None, templates: Templates | None) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved, first_only, first)
+        return _training(resolved, first_only, first, templates)
     if workload.phase == "forward":
-        return _networks(resolved) if resolved.model.networks else Program(stages=tuple(_forward(resolved)))
+        if resolved.model.networks:
+            return _networks(resolved, templates)
+        return Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
@@ -139,11 +158,11 @@ def _built(resolved: Resolved, first_only: bool, first: Stage | None) -> Program
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
-def _networks(resolved: Resolved) -> Program:
+def _networks(resolved: Resolved, templates: Templates | None) -> Program:
     """Build a model of several networks, such as a diffusion pipeline: each runs once or several times per step."""
     stages = tuple(
         Stage(name=network.name, graph=network.graph, times=network.times, upsamples=network.upsamples)
-        for network in NetworkGraphs(resolved).networks()
+        for network in NetworkGraphs(resolved, templates).networks()
     )
     return Program(stages=stages, networks=True)
 
@@ -155,8 +174,8 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
-    graphs, number = TrainingGraphs(resolved), num_micro_batches(resolved)
+def _training(resolved: Resolved, first_only: bool, first: Stage | None, templates: Templates | None) -> Program:
+    graphs, number = TrainingGraphs(resolved, templates), num_micro_batches(resolved)
     if one(layout_of(resolved.parallel).pipeline):
         return Program(stages=(Stage(name="step", graph=graphs.step()),), num_micro_batches=number)
     plans = _stage_plans(resolved, graphs.layers(), trains=True)[: 1 if first_only else None]

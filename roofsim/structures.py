@@ -47,12 +47,12 @@ def _begun(resolved: Resolved) -> Program:
         first = _FIRST.known(_key(resolved))
     except NoKeyError:  # sizes are arrays
         first = None
-    return build(resolved, first=None if first is None else first.stages[0])
+    return build(resolved, first=None if first is None else first.stages[0], templates=TEMPLATES)
 
 
 def first_stage_of(resolved: Resolved) -> Program:
     """Return the first stage of a training pipeline as a program; the latest are kept."""
-    return _kept(resolved, lambda resolved: build(resolved, first_only=True), _FIRST)
+    return _kept(resolved, lambda resolved: build(resolved, first_only=True, templates=TEMPLATES), _FIRST)
 
 
 def whole_graph(resolved: Resolved) -> OpGraph:

@@ -148,7 +148,11 @@ class Trace:
         """Return the slot of an argument; of a tuple those of its parts."""
         if isinstance(argument, tuple):
             return tuple(map(self._slots_of, argument))
-        return self._constant(argument) if argument is None or isinstance(argument, str | bool) else self._slot_of(argument)
+        return (
+            self._constant(argument)
+            if argument is None or isinstance(argument, str | bool)
+            else self._slot_of(argument)
+        )
 
     def _constant(self, value: Any) -> int:
         key = (type(value), value)
@@ -282,12 +286,10 @@ class Symbol:
     __pow__, __rpow__ = _operation(operator.pow), _reflected(operator.pow)
     __neg__, __pos__, __abs__ = _of_one(operator.neg), _of_one(operator.pos), _of_one(operator.abs)
     __ceil__, __floor__, __trunc__, __round__ = _of_one(ceil), _of_one(floor), _of_one(trunc), _of_one(round)
-    __lt__, __le__, __gt__, __ge__, __eq__, __ne__ = map(
-        _condition, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
-    )
-    __float__, __int__, __index__, __str__, __repr__, __format__ = map(
-        _settled, (float, int, operator.index, str, repr, format)
-    )
+    __lt__, __le__, __gt__ = _condition(operator.lt), _condition(operator.le), _condition(operator.gt)
+    __ge__, __eq__, __ne__ = _condition(operator.ge), _condition(operator.eq), _condition(operator.ne)
+    __float__, __int__, __index__ = _settled(float), _settled(int), _settled(operator.index)
+    __str__, __repr__, __format__ = _settled(str), _settled(repr), _settled(format)
 
     def __bool__(self) -> bool:
         return self.trace.head.decided(operator.ne, self, 0)

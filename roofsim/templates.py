@@ -102,7 +102,9 @@ class Templates:
         self._forms.move_to_end(form)
         return known if self._expecting or known.templates or known.numbers != numbers else None
 
-    def _template(self, make_of: Callable[[Sequence[Any]], Any], given: Sequence[Any], structural: int) -> Template | None:
+    def _template(
+        self, make_of: Callable[[Sequence[Any]], Any], given: Sequence[Any], structural: int
+    ) -> Template | None:
         """Build a template; where code asks for numbers of the model themselves, one for models with these alone."""
         from roofsim.graph.bound import UNTRACED, Template
 

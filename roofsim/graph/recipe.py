@@ -50,7 +50,7 @@ class Recipe:
         """Return the objects that were wanted, of the values of a trace."""
         template = self._template.copy()
         for at, cls in self._created:
-            template[at] = cls.__new__(cls)
+            template[at] = object.__new__(cls)
         pool = values[: self._slots] + template
         for place, one in zip(self._left, left, strict=True):
             pool[place] = one
@@ -166,7 +166,7 @@ def _reader(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
     return lambda pool: tuple(pool[place] for place in places)
 
 
-def _builder(cls: type, places: list[int]) -> Callable[[list[Any]], Any]:
+def _builder(cls: Any, places: list[int]) -> Callable[[list[Any]], Any]:
     """Return what makes a collection of what stands in some places, of a dictionary first the keys, then the values."""
     read = _reader(places)
     if issubclass(cls, dict):

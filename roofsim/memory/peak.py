@@ -120,7 +120,7 @@ class Peak:
         if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
             self.in_loss = maximum(self.in_loss, total)
         fullest = self.phases.get(op.phase)
-        if self._waiting or type(total) is Symbol:
+        if self._waiting or isinstance(total, Symbol):
             self._waiting.setdefault(str(op.phase), []).append((total, Instant(self.count, op, live)))
             self.count += 1
             return
