@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
-from roofsim.cost.device import device_of
+from roofsim.cost.device import HostTimes, device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass, field
@@ -168,7 +168,7 @@ def matrix_energy(group: Group, fitted: Mapping[str, float] | None = None) -> fl
     gpu, constants, architecture = card(group.gpu), shipped(), architecture_of(group)
     if fitted is not None:
         architecture = architecture.model_copy(update={"matrix_energy": dict(fitted)})
-    device = device_of(gpu, architecture, constants, (0.0, 0.0))
+    device = device_of(gpu, architecture, constants, HostTimes())
     bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}.get(
         group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16"
     )
