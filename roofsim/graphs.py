@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.tensor import DTYPES
 from roofsim.kept import NoKeyError, joined, key_of, parted
-from roofsim.lower.dispatch import LOWERINGS, NETWORKS, lower_networks
+from roofsim.lower.dispatch import is_plugged, lower_networks
 from roofsim.lower.of_images import lowered, with_maps
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import one
@@ -83,7 +83,7 @@ class Graphs:
 
 def is_own_code(resolved: Resolved) -> bool:
     """Tell whether no code of a plug-in builds the graphs, which may not know what symbols are."""
-    return not resolved.workload.passes and resolved.model.family in (*LOWERINGS, *NETWORKS)
+    return not resolved.workload.passes and not is_plugged(resolved.model)
 
 
 def around(resolved: Resolved) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
 """Follow how numbers come of others, and which decisions they took part in, so that they can be worked out again of other ones.
 
-Code that works on numbers gets `Symbol` for them. What it does with them is noted in a `Trace`: each operation, and each decision
-(``if degree > 1``) with its outcome. `Trace.replayed` repeats the operations on other numbers, in the same order, so that what
-comes out is what the code would have come to; where a decision comes out otherwise, the code would have gone another way, and there
-is no answer.
+Code that works on numbers gets `Symbol` for them. What it does with them is noted in a `NumberTrace`: each operation, and each
+decision (``if degree > 1``) with its outcome. `NumberTrace.replayed` repeats the operations on other numbers, in the same order,
+so that what comes out is what the code would have come to; where a decision comes out otherwise, the code would have gone another
+way, and there is no answer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class UntracedError(TypeError):
     """Code does something with a symbol of which no note can be taken."""
 
 
-class Trace:
+class NumberTrace:
     """What was done with some numbers, in order; or what was done next, with the values that another trace ended with (`base`).
 
-    >>> trace = Trace()
+    >>> trace = NumberTrace()
     >>> width = trace.given(4.0)
     >>> double = width * 2.0 if width > 1.0 else width
     >>> trace.replayed([8.0])[double.slot]
@@ -39,9 +39,9 @@ class Trace:
     True
     """
 
-    def __init__(self, base: Trace | None = None, values: Sequence[Any] = ()) -> None:
+    def __init__(self, base: NumberTrace | None = None, values: Sequence[Any] = ()) -> None:
         self.base = base
-        self.head: Trace = self
+        self.head: NumberTrace = self
         """The trace that takes note of operations: this one, or one that goes on where it ended."""
         self.values: list[Any] = list(values)
         self.steps: tuple[list[Any], ...] = ([], [], [], [], [])
@@ -50,7 +50,7 @@ class Trace:
         The second slot is -1 where it takes one value, the first -1 where it takes all values; the result's -1 of a decision.
         """
         self.inputs = 0
-        self.top: Trace = self if base is None else base.top
+        self.top: NumberTrace = self if base is None else base.top
         """The trace that symbols belong to: the first."""
         self._known: dict[Hashable, Symbol] = {} if base is None else base._known.copy()
         self._constants: dict[Hashable, int] = {} if base is None else base._constants.copy()
@@ -190,7 +190,7 @@ class Trace:
 def kind_of(value: Any) -> type:
     """Return the type of a value; of a symbol that of the number it stands for.
 
-    >>> kind_of(3) is int, kind_of(Trace().given(3)) is int
+    >>> kind_of(3) is int, kind_of(NumberTrace().given(3)) is int
     (True, True)
     """
     return type(value.value) if type(value) is Symbol else type(value)
@@ -262,7 +262,7 @@ class Symbol:
     shape: Final = ()
     __hash__ = None  # type: ignore[assignment]  # what is kept by such a key would outlive the trace
 
-    def __init__(self, trace: Trace, slot: int, value: Any) -> None:
+    def __init__(self, trace: NumberTrace, slot: int, value: Any) -> None:
         self.trace, self.slot, self.value = trace, slot, value
 
     def settled(self) -> Any:

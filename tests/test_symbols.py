@@ -11,7 +11,7 @@ import pytest
 
 from roofsim import numeric
 from roofsim.points import whole
-from roofsim.symbols import Symbol, Trace, UntracedError, kind_of, settled
+from roofsim.symbols import NumberTrace, Symbol, UntracedError, kind_of, settled
 from tests.surely import sure
 
 OPERATIONS = (
@@ -46,7 +46,7 @@ def test_numbers_are_worked_out_as_the_code_does_or_not_at_all(seed):
     numbers = [draw.choice([1.0, 2.0, 3.0, 8.0, 64.0]) for _ in range(4)]
     while isinstance(outcome(seed, numbers), type):  # a division by zero: other steps
         seed += 1000
-    trace = Trace()
+    trace = NumberTrace()
     symbols = chance(seed, [trace.given(number) for number in numbers])
     answers = 0
     for others in [numbers, *([draw.choice([1.0, 2.0, 5.0, 24.0]) for _ in range(4)] for _ in range(40))]:
@@ -61,7 +61,7 @@ def test_numbers_are_worked_out_as_the_code_does_or_not_at_all(seed):
 
 
 def test_whole_numbers_stay_whole():
-    trace = Trace()
+    trace = NumberTrace()
     size = trace.given(7)
     half: Any = size // 2
     real: Any = numeric.real(size) / 2.0
@@ -73,7 +73,7 @@ def test_whole_numbers_stay_whole():
 
 @pytest.mark.parametrize("ask", [float, int, str, bool, whole, lambda one: f"{one:g}", range, settled])
 def test_what_asks_for_the_number_itself_fixes_it(ask):
-    trace = Trace()
+    trace = NumberTrace()
     layers = trace.given(4)
     assert ask(layers) == ask(4)
     assert trace.replayed([4]) is not None
@@ -87,16 +87,16 @@ def test_what_asks_for_the_number_itself_fixes_it(ask):
 )
 def test_what_no_note_can_be_taken_of_is_refused(ask):
     with pytest.raises(TypeError):
-        ask(Trace().given(4.0))
+        ask(NumberTrace().given(4.0))
 
 
 def test_a_trace_goes_on_where_another_ended():
-    trace = Trace()
+    trace = NumberTrace()
     width = trace.given(4.0)
     twice = width * 2.0
     trace.close()
     values = sure(trace.replayed([5.0]))
-    more = trace.head = Trace(trace, values)
+    more = trace.head = NumberTrace(trace, values)
     asked = (twice + 1.0) if twice > 8.0 else twice
     trace.head = trace
     assert more.values[asked.slot] == 11.0
@@ -105,7 +105,7 @@ def test_a_trace_goes_on_where_another_ended():
 
 
 def test_one_of_several_is_picked_by_a_symbol():
-    trace = Trace()
+    trace = NumberTrace()
     sizes = [trace.given(number) for number in (3.0, 9.0)]
     place = trace.called(lambda numbers: numbers.index(max(numbers)), tuple(sizes))
     size, name = trace.picked(place, sizes), trace.picked(place, ["first", "second"])
@@ -115,6 +115,6 @@ def test_one_of_several_is_picked_by_a_symbol():
 
 
 def test_arrays_do_not_mix_with_symbols():
-    size: Any = Trace().given(1.0)
+    size: Any = NumberTrace().given(1.0)
     with pytest.raises(UntracedError):
         numeric.maximum(size, np.array([1.0, 2.0]))

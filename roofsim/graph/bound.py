@@ -11,7 +11,7 @@ from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.recipe import Recipe
 from roofsim.graph.tensor import Tensor
-from roofsim.symbols import Trace, UntracedError
+from roofsim.symbols import NumberTrace, UntracedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Template:
     """
 
     def __init__(self, make: Callable[[list[Any]], Any], numbers: Sequence[Any], fixed: int = 0) -> None:
-        self.trace = Trace()
+        self.trace = NumberTrace()
         given = [self.trace.given(number) for number in numbers]
         made = make([*(number.settled() for number in given[:fixed]), *given[fixed:]])
         self.trace.close()
@@ -52,7 +52,7 @@ class Template:
         self.graphs: list[OpGraph] = self._outer.left
         self._inner: Recipe | None = None
         self._lock = RLock()
-        self._said: dict[tuple[int, str], list[tuple[Trace, Recipe]]] = {}
+        self._said: dict[tuple[int, str], list[tuple[NumberTrace, Recipe]]] = {}
         self._unsaid: set[tuple[int, str]] = set()
 
     def of(self, numbers: Sequence[Any]) -> Any:
@@ -88,9 +88,9 @@ class Template:
             trace, recipe = ways[-1]
             return recipe.make(trace.values)[0]
 
-    def _asked(self, graph: OpGraph, ask: Callable[[OpGraph], Any], values: list[Any]) -> tuple[Trace, Recipe]:
+    def _asked(self, graph: OpGraph, ask: Callable[[OpGraph], Any], values: list[Any]) -> tuple[NumberTrace, Recipe]:
         """Ask a function about the graph of symbols, which stand for these values."""
-        trace = self.trace.head = Trace(self.trace, values)
+        trace = self.trace.head = NumberTrace(self.trace, values)
         try:
             answer = ask(graph)
         finally:

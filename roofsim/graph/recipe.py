@@ -36,7 +36,7 @@ class Recipe:
 
     def __init__(self, wanted: Sequence[Any], slots: int, apart: tuple[type, ...] = ()) -> None:
         self.left: list[Any] = []
-        self._writer = writer = _Writer(slots, apart, self.left)
+        self._writer = writer = _RecipeWriter(slots, apart, self.left)
         self._wanted = [writer.place(value) for value in wanted]
         self._fillings = list(writer.fillings())
         self._collections = writer.collections
@@ -63,7 +63,7 @@ class Recipe:
         return [pool[place] for place in self._wanted]
 
 
-class _Writer:
+class _RecipeWriter:
     """Gives every object a place behind the slots of a trace, and notes how it gets there."""
 
     def __init__(self, slots: int, apart: tuple[type, ...], left: list[Any]) -> None:
