@@ -132,6 +132,8 @@ def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstan
     # Balanced routing wakes as many experts as it can, a power law fewer than chance.
     asleep = constants.asleep * even * (1.0 - even / shape.local)
     active = np.where(skewed, even - asleep, np.minimum(shape.routed(), shape.local))
+    # A token takes so many different experts, however skewed its choice.
+    active = np.maximum(active, np.minimum(shape.routed(), shape.chosen * shape.local / shape.experts))
     active = np.maximum(active, np.minimum(1.0, shape.routed()))
     routed = np.maximum(routed, active)
     # A partly filled tile costs a whole one: half a tile per expert when loads vary, none extra below one tile.
