@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.resolving import Shared
     from roofsim.search.table import SweepTable
-    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Imported
     from roofsim.spec.scenario.workload import Scenario
@@ -100,7 +99,7 @@ def sweep(
     from roofsim.search.sweep import sweep_document
 
     document = load_scenario(scenario, overrides)
-    return sweep_document(document, axes, answer, _import_model, figures=figures, keywords=overrides)
+    return sweep_document(document, axes, answer, import_model, figures=figures, keywords=overrides)
 
 
 def compare(
@@ -176,30 +175,33 @@ def fit(
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
-def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Served:
-    """Say what a server does under a load: latencies, rates, limits, what fits, what tokens cost.
+def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Any:
+    """Say what a server does under a load: latencies, rates, limits, what fits, what tokens or images cost.
 
     Parameters
     ----------
     scenario
         With ``workload.prompt_length``, ``workload.output_length`` and a load: ``workload.concurrency`` (requests
         that are always in flight), ``workload.request_rate`` (requests that arrive per second), or neither (as many as fit).
+        Models that answer in one pass have no lengths of prompt and output: their requests are batched dynamically
+        (``workload.serving``: max_batch_size, max_queue_delay, latency_bound).
     simulated
-        Run the same server step by step beside the estimate (needs simpy).
+        Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
     Returns
     -------
-    Served
-        Latencies in seconds, rates in requests and tokens per second, memory in bytes per GPU, costs in dollars.
+    Served or ServedPasses
+        Of a model that generates tokens, or answers in one pass. Latencies in seconds, rates in requests and tokens per second,
+        memory in bytes per GPU, costs in dollars.
 
     Raises
     ------
     SpecError
         When the request is wrong.
     """
-    from roofsim.serve.answer import serve_document
+    from roofsim.serve.any_model import serve_any
 
-    return serve_document(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
+    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:
@@ -220,10 +222,11 @@ def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) 
 
 def resolve_document(document: Document, shared: Shared | None = None) -> Resolved:
     """Resolve a request that was read (and perhaps changed by flags) already; `shared` keeps what others like it have as well."""
-    return (Resolver(document, _import_model) if shared is None else shared.resolver(document, _import_model)).run()
+    return (Resolver(document, import_model) if shared is None else shared.resolver(document, import_model)).run()
 
 
-def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
+def import_model(given: Path | dict[str, Any], where: str) -> Imported:
+    """Read a model that is written in somebody else's words (a Hugging Face config), a file or what was in one."""
     from roofsim.importers.huggingface import import_model
 
     return import_model(given, where)

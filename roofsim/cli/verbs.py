@@ -42,6 +42,15 @@ VERBS: Final = {
             "roofsim compare gpt.yaml a100 h100 --sort cost --price h100=2.50 --price a100=1.20",
         ),
     ),
+    "sweep": Verb(
+        "roofsim.cli.sweep:sweep",
+        "Predict every combination of the values of some keys of a scenario.",
+        (
+            "roofsim sweep llama3-8b --gpu h100 --seq-len 2k --axis parallel.tensor=1,2,4,8 --sort step_time",
+            "roofsim sweep resnet50 --axis gpu=a100,h100 --axis batch=1..256:x2 --figure throughput.samples_per_second",
+            "roofsim sweep gpt.yaml --gpu h100 --axis hardware.override.gpu.memory.bandwidth=1..8TB/s:15 --plot sweep.png",
+        ),
+    ),
     "fit": Verb(
         "roofsim.cli.fit:fit",
         "Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do.",

@@ -248,12 +248,17 @@ def device_of(
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention=attention,
-        attention_effort=1.0
-        if attention_kernel(attention).operands == "shared_memory"
-        else constants.physics["attention_effort"],
+        attention_effort=_attention_effort(attention, architecture, constants.physics["attention_effort"]),
         pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
         issue_time=issue[0],
         call_time=issue[1],
     )
+
+
+def _attention_effort(generation: str | None, architecture: Architecture, usual: float) -> float:
+    """Return the energy of a FLOP of attention kernels against one of a long GEMM."""
+    if attention_kernel(generation).operands == "shared_memory":
+        return 1.0
+    return usual if architecture.register_effort is None else architecture.register_effort

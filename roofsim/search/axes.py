@@ -184,6 +184,17 @@ def _unknown(path: tuple[str, ...], place: Place) -> Problem | None:
     return Problem(f"unknown key {'.'.join(rest)!r}", place, hint=hint)
 
 
+def axis_unit(key: str) -> str | None:
+    """Return the unit that bare numbers of a key are in (``B/s``); None: it is no quantity.
+
+    Raises
+    ------
+    SpecError
+        For a key that no scenario has.
+    """
+    return _axis(key, (None,)).unit
+
+
 def _unit_of(path: tuple[str, ...]) -> str | None:
     """Return the unit of the quantity that a key is, or None."""
     head, *rest = path

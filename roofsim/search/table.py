@@ -15,7 +15,7 @@ from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -156,23 +156,71 @@ class SweepTable(Printed):
         """Return how many points are not feasible, by the code of the reason; the most frequent first."""
         return dict(Counter(code for code in self.reason_code.ravel().tolist() if code is not None).most_common())
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def order(self, figure: str = "step_time", *, descending: bool = False) -> NDArray[np.int64]:
+        """Return the places of all points by a figure: those that fit first, then those that do not, then those without it.
+
+        Places count with the last axis running fastest; ties stay in that order.
+
+        Raises
+        ------
+        SpecError
+            For a figure that the table has not, or that is no number.
+        """
+        values = self[figure]
+        if values.dtype.kind not in "fib" or values.ndim > len(self.shape):
+            raise SpecError(f"points cannot be ordered by {figure}: it is no number")
+        keys = values.ravel().astype(float) * (-1.0 if descending else 1.0)
+        return np.lexsort((keys, self._beyond(), np.isnan(keys))).astype(np.int64)
+
+    def best(self, figure: str = "step_time", *, descending: bool = False) -> int | None:
+        """Return the place of the point with the least of a figure among those that fit; None where there is none."""
+        if not self.feasible.any() or figure not in self.rows:
+            return None
+        first = int(self.order(figure, descending=descending)[0])
+        usable = self.feasible.ravel()[first] and not self._beyond()[first]
+        return first if usable else None
+
+    def _beyond(self) -> NDArray[np.bool_]:
+        """Return which points are known not to fit in memory."""
+        fits = self.rows.get("memory.fits")
+        if fits is None:
+            return np.zeros(len(self), dtype=bool)
+        return np.array([value is not None and not value for value in fits.ravel().tolist()])
+
+    def to_rows(self, places: Iterable[int] | None = None) -> list[dict[str, Any]]:
         """Return one flat mapping per point: its value on each axis, `feasible`, `reason`, `reason_code`, and every figure.
 
         ``pandas.DataFrame(table.to_rows())`` is a frame. Keys of axes win over figures of the same name.
+
+        Parameters
+        ----------
+        places
+            Of the points wanted, counted with the last axis running fastest; all, if left out.
         """
-        columns = {key: _listed(values, len(self.shape)) for key, values in self.rows.items()}
-        states = {name: getattr(self, name).ravel().tolist() for name in ("feasible", "reason", "reason_code")}
+        chosen = np.arange(len(self)) if places is None else np.fromiter(places, dtype=np.int64)
+        states = {name: getattr(self, name).ravel()[chosen].tolist() for name in ("feasible", "reason_code")}
+        if places is None:
+            states["reason"] = self.reason.ravel().tolist()
+        else:
+            states["reason"] = [self.refusals.text(place) for place in chosen.tolist()]
+        columns = {key: _listed(values, len(self.shape), chosen) for key, values in self.rows.items()}
         rows = []
-        for place, index in enumerate(np.ndindex(self.shape)):
+        for row, index in enumerate(zip(*np.unravel_index(chosen, self.shape), strict=True) if self.shape else [()]):
             point = {path: values[at] for (path, values), at in zip(self.axes.items(), index, strict=True)}
-            figures = {key: column[place] for key, column in columns.items()}
-            rows.append(point | {name: values[place] for name, values in states.items()} | figures | point)
+            own = {name: states[name][row] for name in ("feasible", "reason", "reason_code")}
+            rows.append(point | own | {key: column[row] for key, column in columns.items()} | point)
         return rows
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data: the axes, and the rows of all points."""
-        return {"axes": self.axes, "rows": self.to_rows()}
+    def to_dict(self, places: Iterable[int] | None = None) -> dict[str, Any]:
+        """Return plain data: the axes, and the rows of all points or of those at some places."""
+        return {
+            "schema": "roofsim/sweep/1",
+            "axes": self.axes,
+            "points": len(self),
+            "possible": int(self.feasible.sum()),
+            "refused": self.refused(),
+            "rows": self.to_rows(places),
+        }
 
     def to_pandas(self) -> Any:
         """Return a pandas frame with one row per point.
@@ -223,12 +271,13 @@ def _label(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
-def _listed(values: NDArray[Any], rank: int) -> list[Any]:
-    """Return a column as plain values, one per point; None for NaN."""
+def _listed(values: NDArray[Any], rank: int, places: NDArray[np.int64]) -> list[Any]:
+    """Return a column as plain values, one per point wanted; None for NaN."""
     if values.ndim > rank:
-        rows = values.reshape(-1, values.shape[-1]).tolist()
+        rows = values.reshape(-1, values.shape[-1])[places].tolist()
         return [None if math.isnan(row[0]) else row for row in rows]
-    return [None if isinstance(value, float) and math.isnan(value) else value for value in values.ravel().tolist()]
+    chosen = values.ravel()[places].tolist()
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in chosen]
 
 
 class Columns:

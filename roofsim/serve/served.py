@@ -102,6 +102,11 @@ class Served(Printed):
         """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
         return as_data(self)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
+        rows = [point(self, index) for index in range(len(self.curve))]
+        return rows or [{"concurrency": 0.0, "reason": self.reason}]
+
     def rates(self, steady: Steady) -> dict[str, float | None]:
         """Return the rates of a steady state of the whole server."""
         output = steady.request_rate * self.plan.output
@@ -218,12 +223,6 @@ def as_data(served: Served) -> dict[str, Any]:
         "assumed": list(plan.assumed),
         "warnings": list(served.notes),
     }
-
-
-def curve_rows(served: Served) -> list[dict[str, Any]]:
-    """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
-    rows = [point(served, index) for index in range(len(served.curve))]
-    return rows or [{"concurrency": 0.0, "reason": served.reason}]
 
 
 def point(served: Served, index: int) -> dict[str, Any]:

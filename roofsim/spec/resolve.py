@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError, UnknownNameError
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
+from roofsim.spec.engine.facts import for_all_cards
 from roofsim.spec.engine.find import check_phase, choose, handed_over, said_of
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.mechanisms import ALL, Mechanisms
@@ -344,7 +345,7 @@ class Resolver:
         place = self.document.place
         stated = stated.with_facts(
             Engine,
-            workload.engine_facts,
+            for_all_cards(Engine, workload.engine_facts),
             lambda keys: place(("workload", "engine_facts", *keys)),
             "workload.engine_facts",
         )

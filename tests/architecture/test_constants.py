@@ -128,6 +128,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "calibrate/kernels/shapes.py": {"CACHE", "LATENT_POSITION", "LATENT_WIDTH", "LONG_ROW", "SWEEPS", "TILING"},
     "calibrate/overlay.py": {"CACHES", "IMPOSSIBLE", "LONG", "MICROSECOND", "_MOVED"},
     "calibrate/score.py": {"FEWEST_FOR_RANKS", "NOMINAL_COVERAGE"},
+    "search/written_axes.py": {"MOST_VALUES", "_DIGITS", "_SLACK"},
     "compare/instead.py": {"_DEEPEST", "_FEWER", "_MOST_TRIED"},
     "compare/winners.py": {"_TIE"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
@@ -157,6 +158,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "serve/fetched.py": {"_HALVINGS"},
     "serve/full_steps.py": {"_ROUNDING"},
     "serve/host_cache.py": {"NEARLY"},
+    "serve/one_pass/answer.py": {"PERCENTS", "_HALVINGS_OF_ENDS"},
+    "serve/one_pass/batching.py": {
+        "_BATCHES", "_DEVIATIONS", "_HALVINGS", "_PLACES", "_QUEUES", "_RARE", "_REQUESTS", "_STATES", 0.001, 100,
+    },
+    "serve/one_pass/plan.py": {"_LARGEST", "_WORTH"},
+    "serve/one_pass/simulation.py": {"_BATCHES", "_REQUESTS", "_WARM"},
     "serve/open_loop.py": {
         "_ALMOST", "_HALVINGS", "_LATEST", "_NUMBERS", "_PLACES", "_ROUNDS", "_WAITING", 0.9, 3,
     },
@@ -169,6 +176,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "spec/engine/choice.py": {"_FIRST_YEAR", "_MIDDLE", "_MONTHS"},
     "spec/own_prices.py": {"_MOST"},
     "spec/settle/cards.py": {"_MOST"},
+    "spec/usual.py": {"LATENCY_PERCENTILE"},
     "spec/settle/hardware.py": {"SPARSE_SUSPICION", "_SHOWN"},
     "structures.py": {"_FIRST", "_MOST", "_SERVED"},
 }  # fmt: skip

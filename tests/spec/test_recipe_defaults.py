@@ -112,3 +112,24 @@ def test_a_precision_brings_the_variant_that_runs_it_unless_the_scenario_says_ho
     assert "engine megatron-deepspeed: megatron-deepspeed+fp16-gradients, as its fp16 runs are" in plain.assumed
     assert resolved("megatron-deepspeed", "bf16").precision.gradients == "fp32"
     assert resolved("megatron-deepspeed", {"compute": "fp16"}).precision.gradients == "fp32"
+
+
+def attention_of(engine, gpu="h100", **facts):
+    resolved = resolve(trained(engine, "bf16", gpu=gpu, parallel={}, engine_facts=facts))
+    return resolved.engine.attention_on(resolved.architecture.name)
+
+
+def test_recipes_ran_flash_attention_on_hopper_before_they_ran_cudnn():
+    """NeMo-Framework-Launcher, conf/config.yaml of 24.03: NVTE_FUSED_ATTN is 0."""
+    assert attention_of("megatron-core") == attention_of("megatron-core@2024-07") == "cudnn"
+    assert attention_of("megatron-core@2024-04") == attention_of("megatron-core", gpu="a100") == "flash2"
+    assert attention_of("megatron-core+bare@2024-04") == "cudnn"
+
+
+def test_an_attention_kernel_that_is_stated_runs_on_every_card():
+    """A choice by card is the engine's; who states the kernel is believed, and who states both knows what they want."""
+    assert attention_of("megatron-core", attention_generation="flash2") == "flash2"
+    assert attention_of("megatron-core", attention={"generation": "flash3"}) == "flash3"
+    both = {"attention_generation": "flash2", "attention_generation_on": {"hopper": "flash3"}}
+    assert attention_of("megatron-core", **both) == "flash3"
+    assert attention_of("megatron-core", attention_generation_on={"hopper": "flash3"}) == "flash3"

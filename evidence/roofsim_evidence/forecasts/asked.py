@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.api import serve
+from roofsim.api import resolve_document
 from roofsim.calibrate.cases import SERVED, Case, quantity_of, read_objects
 from roofsim.calibrate.predict import predict_case
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass
+from roofsim.serve.answer import serve_document
+from roofsim.spec.scenario.document import load_scenario
 from roofsim_evidence.places import HOME
 
 if TYPE_CHECKING:
@@ -94,6 +96,6 @@ def _interval_of_rate(case: Case, rate: float) -> tuple[float, float] | None:
     """Return the interval of the tokens per second of a server: as far as its highest rate may be off."""
     if case.quantity not in SERVED or case.quantity != _RATE:
         return None
-    served = serve(case.scenario)
+    served = serve_document(load_scenario(case.scenario, {}), resolve_document)
     low, high = served.highest_rate_range
     return rate * low / served.highest_rate, rate * high / served.highest_rate

@@ -172,7 +172,8 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
     if shape.backward is not None:
         more, traffic = shape.backward
-        compute = compute * more / device.constants.physics["attention_backward_rate"]
+        rate = device.constants.physics["attention_backward_rate"] * attention_kernel(shape.generation).backward
+        compute = compute * more / rate
         memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
     return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec import catalog
@@ -37,6 +37,9 @@ class AttentionKernelFacts(Strict):
     )
     operands: Literal["registers", "shared_memory"] = Field(
         default="registers", description="What feeds the matrix units: passing through registers takes more energy."
+    )
+    backward: Annotated[float, Field(gt=0.0, le=2.0)] = Field(
+        default=1.0, description="Factor on attention_backward_rate, the rate of backward kernels against forward ones."
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.records import dataclass, field, replace
@@ -26,6 +26,9 @@ E = TypeVar("E", bound=BaseModel)
 
 #: A fact's keys: that of its group and its own, or its own alone.
 Path_ = tuple[str, ...]
+
+#: Facts that an engine may state by the architecture of the card, and where.
+BY_CARD: Final[Mapping[Path_, Path_]] = {("attention", "generation"): ("attention", "generation_on")}
 
 
 @cache
@@ -75,6 +78,14 @@ def flat_name(schema: type[BaseModel], path: Path_) -> str:
     """Return the flat name of a fact; of a part of it with the rest behind a dot."""
     names = {where: name for name, where in paths(schema).items()}
     return ".".join((names[path[:2]], *path[2:])) if path[:2] in names else ".".join(path)
+
+
+def for_all_cards(schema: type[BaseModel], facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return facts under which one that is stated holds on every card, unless its table by card is stated as well."""
+    stated = [path_of(schema, ".".join(keys)) for keys, _ in leaves(schema, facts)]
+    tables = {where: table for where, table in BY_CARD.items() if where in stated}
+    named = {path[:2] for path in stated if path is not None}
+    return {**facts, **{flat_name(schema, table): {} for table in tables.values() if table not in named}}
 
 
 @dataclass(frozen=True)

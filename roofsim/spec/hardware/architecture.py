@@ -54,6 +54,11 @@ class Architecture(Strict):
         description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "
         "included; null: nobody measured steps of such, they share the step-wide limit.",
     )
+    register_effort: Annotated[float, Field(ge=1.0, le=4.0)] | None = Field(
+        default=None,
+        description="Energy of a FLOP of fused attention that feeds matrix units from registers, against one of a long GEMM that "
+        "does not; null: the constant attention_effort.",
+    )
     power_window: Seconds | None = Field(
         default=None,
         description="Time over which the card's controller holds the mean power: GEMMs much longer than that are held to the "

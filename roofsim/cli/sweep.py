@@ -1,0 +1,133 @@
+"""Predict every combination of some values: ``roofsim sweep llama3-8b --axis parallel.tensor=1,2,4 --axis gpu=a100,h100``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Top
+from roofsim.cli.options import scenario_options
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.words import Option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from roofsim.search.table import SweepTable
+
+#: What is kept beside the figures that were asked for: whether a point fits.
+_FITS = ("memory.fits", "memory.verdict")
+
+AxisTexts = Annotated[
+    list[str] | None,
+    Option(
+        "--axis",
+        metavar="KEY=VALUES",
+        panel="Axes",
+        help="A key of the scenario and its values: parallel.tensor=1,2,4, gpu=a100,h100, batch=1..512:x2 (doubling), "
+        "hardware.override.gpu.memory.bandwidth=1..8TB/s:15 (fifteen values), 1k..8k:log4, 0..4096:+512. May be repeated.",
+    ),
+]
+Figures = Annotated[
+    str | None,
+    Option(
+        "--figure",
+        metavar="KEY,KEY",
+        panel="Axes",
+        help="Figures of the result to show or draw, by dotted key: step_time,mfu,memory.peak. Others are not worked out. "
+        "[default: step, limit and memory in text and pictures; all in JSON, CSV and Parquet]",
+    ),
+]
+Sort = Annotated[
+    str | None,
+    Option(
+        "--sort",
+        metavar="KEY",
+        help="Order by a figure, the least first (-KEY: the greatest); what does not fit comes last.",
+    ),
+]
+Parquet = Annotated[
+    Path | None,
+    Option("--parquet", metavar="FILE.parquet", help="Write a Parquet file, a row per point (needs roofsim[parquet])."),
+]
+Plot = Annotated[
+    Path | None,
+    Option("--plot", metavar="FILE.png", help="Draw lines, bars or a map with contours (.png, .svg, .pdf)."),
+]
+
+
+@scenario_options
+def sweep(
+    *,
+    scenario: Scenario,
+    axis: AxisTexts = None,
+    figure: Figures = None,
+    sort: Sort = None,
+    top: Top = None,
+    json: Json = False,
+    csv: Csv = False,
+    parquet: Parquet = None,
+    plot: Plot = None,
+    overrides: Overrides,
+) -> None:
+    """Predict every combination of the values of some keys of a scenario."""
+    checked_path(plot, *PICTURES)
+    checked_path(parquet, ".parquet")
+    figures = _figures(figure)
+    table = _swept(scenario, axis or [], figures, sort, overrides)
+    order = _order(table, sort)[:top]
+    if not as_rows(table.to_rows(order.tolist()) if csv else [], json=False, csv=csv):
+        if json:
+            from roofsim.report.tabular import to_json
+
+            write_text(to_json(table.to_dict(order.tolist())))
+        else:
+            from roofsim.report.sweep import MOST, print_sweep
+
+            print_sweep(console(), table, order=order[: top or MOST], figures=figures)
+    if not table.feasible.any():
+        from roofsim.errors import SpecError
+
+        raise SpecError(f"no point is possible: {table.refusals.text(0)}")
+    if parquet is not None:
+        from roofsim.report.parquet import write_parquet
+
+        write_parquet(table, parquet)
+    if plot is not None:
+        from roofsim.report.sweep_plot import draw_sweep
+
+        draw_sweep(table, plot, figures=figures)
+
+
+def _figures(text: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
+
+
+def _swept(
+    scenario: str, axes: list[str], figures: tuple[str, ...], sort: str | None, overrides: Overrides
+) -> SweepTable:
+    from roofsim.api import answer, import_model
+    from roofsim.cli.progress import tracked
+    from roofsim.errors import Place, Problem, SpecError
+    from roofsim.search.sweep import sweep_document
+    from roofsim.search.written_axes import read_written_axes
+
+    if not axes:
+        hint = "For example --axis parallel.tensor=1,2,4,8. `roofsim run` predicts a single point."
+        raise SpecError(Problem("expected at least one axis", Place("--axis"), hint=hint))
+    wanted = (*figures, *((sort.lstrip("-"),) if sort else ()), *_FITS) if figures else None
+    return sweep_document(
+        document_of(scenario, overrides),
+        read_written_axes(axes),
+        answer,
+        import_model,
+        figures=wanted,
+        progress=lambda places: tracked(places, "sweeping"),
+    )
+
+
+def _order(table: SweepTable, sort: str | None) -> NDArray[np.int64]:
+    import numpy as np
+
+    return np.arange(len(table)) if sort is None else table.order(sort.lstrip("-"), descending=sort.startswith("-"))
