@@ -9,7 +9,7 @@ import numpy as np
 
 from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
-from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
+from roofsim.cost.kernels.engine import device_for, host_times, pricing_of
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import totals_of
 from roofsim.cost.scales import Scales
@@ -67,7 +67,7 @@ class Unpriced:
     @cached_property
     def device(self) -> Device:
         """What kernels run on."""
-        return device_for(self.resolved, self.resolved.gpu, issue_times(self.resolved))
+        return device_for(self.resolved, self.resolved.gpu, host_times(self.resolved))
 
     @cached_property
     def profiles(self) -> tuple[MemoryProfile, ...]:

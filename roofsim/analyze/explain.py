@@ -187,7 +187,8 @@ def _of_seconds(title: str, seconds: float, formula: str = "") -> Explanation:
 def _limits(evaluation: Evaluation) -> Explanation:
     """Say how long device, power and host would take alone."""
     step, resolved = evaluation.step, evaluation.resolved
-    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
+    host = evaluation.device.host
+    forward, backward, update = (_seconds(float(each)) for each in (host.call, host.backward, host.issue))
     root = Explanation(
         "limits", "", "device, power and host overlap: the slowest sets the pace, with a soft corner (a soft maximum)"
     )
@@ -202,8 +203,8 @@ def _limits(evaluation: Evaluation) -> Explanation:
         Explanation(
             "host time",
             _seconds(float(step.host)),
-            f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
-            f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
+            f"kernels x {forward} in a forward pass, x {backward} in a backward pass, x {update} in an update (engine "
+            f"{resolved.engine.name}, system {resolved.system.name} factor {resolved.system.host.issue_factor:g})",
             resolved.engine.source("host_call_time") or resolved.constants.physics.constants["host_call_time"].source,
         ),
     ]

@@ -26,6 +26,28 @@ WIDTHS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostTimes:
+    """Seconds that the host takes to issue kernels, all 0 where it replays a graph of them.
+
+    Attributes
+    ----------
+    call
+        Per kernel of a forward pass, through its modules.
+    backward
+        Per kernel of a backward pass.
+    issue
+        Per kernel of an update.
+    tensor
+        Per parameter tensor and kernel of an update by kernels over many tensors.
+    """
+
+    call: Real = 0.0
+    backward: Real = 0.0
+    issue: Real = 0.0
+    tensor: Real = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Device:
     """One GPU: datasheet rates, and what its generation achieves of them.
 
@@ -55,8 +77,8 @@ class Device:
         Speed of kernels against those of a mature library.
     power
         Watts that the card may draw over a step, or None when unknown.
-    issue_time, call_time
-        Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
+    host
+        What the host takes to issue kernels.
     """
 
     name: str
@@ -75,8 +97,7 @@ class Device:
     pace: float
     attention: str | None
     attention_effort: float
-    issue_time: Real
-    call_time: Real
+    host: HostTimes
     old_tiles: bool = False
 
     def rate(self, math: str) -> tuple[Real, bool]:
@@ -198,7 +219,9 @@ class Device:
 
     def host_time(self, phase: Phase) -> Real:
         """Return the host's seconds to issue a kernel in a phase."""
-        return self.call_time if phase in (Phase.FORWARD, Phase.RECOMPUTE) else self.issue_time
+        if phase in (Phase.FORWARD, Phase.RECOMPUTE):
+            return self.host.call
+        return self.host.backward if phase is Phase.BACKWARD else self.host.issue
 
     @property
     def vector_rate(self) -> Real | None:
@@ -216,7 +239,7 @@ def device_of(
     gpu: Gpu,
     architecture: Architecture,
     constants: Constants,
-    issue: tuple[float, float],
+    host: HostTimes,
     *,
     library: float | None = None,
     attention: str | None = None,
@@ -225,8 +248,8 @@ def device_of(
 
     Parameters
     ----------
-    issue
-        The host's seconds per kernel, in backward and update, and in a forward pass.
+    host
+        What the host takes to issue kernels.
     library
         When the kernel libraries came out, a decimal year; None: mature.
     attention
@@ -252,8 +275,7 @@ def device_of(
         pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
-        issue_time=issue[0],
-        call_time=issue[1],
+        host=host,
     )
 
 

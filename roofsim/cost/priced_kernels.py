@@ -77,7 +77,12 @@ class PricedKernels:
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works = [work for _, work in self.works]
         kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
-        card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
+        card = (
+            *device.__dict__.values(),
+            *device.tensor.values(),
+            *device.vector.values(),
+            *device.host.__dict__.values(),
+        )
         self.of_points = is_of_points(chain(around, self.counts, card, *map(NUMBERS_OF, works)))
         self.stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self.small = sum(len(stack.places) * math.prod(stack.shape) for stack in self.stacks) <= _MOST_REMEMBERED

@@ -274,7 +274,8 @@ def _totals(graphs: Sequence[PricedGraph], scales: Scales) -> list[PassCost]:
     return [
         _pass_cost(
             {phase: one.settled(of_points=of_points) for phase, one in by_phase.items()},
-            {phase: device.host_time(phase) / scales.host_issue_rate for phase in by_phase},
+            {phase: device.host_time(phase) for phase in by_phase},
+            scales.host_issue_rate,
             device.constants.physics,
         )
         for by_phase in costs
@@ -290,16 +291,22 @@ def priced_together(graphs: Sequence[OpGraph], context: Pricing) -> list[PricedG
     return priced
 
 
-def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
-    """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
+def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], rate: Real, physics: Physics) -> PassCost:
+    """Return sums by phase as a cost; `issue` are the seconds per launch of a host at a `rate` of 1."""
     return PassCost(
         device={str(phase): {part: of_phase.parts[part] for part in PARTS} for phase, of_phase in sums.items()},
-        host={str(phase): of_phase.parts["launches"] * issue[phase] for phase, of_phase in sums.items()},
+        host={str(phase): _host_time(of_phase.parts, issue[phase], rate) for phase, of_phase in sums.items()},
         power={str(phase): of_phase.parts["power"] for phase, of_phase in sums.items()},
         sustained={str(phase): of_phase.apart for phase, of_phase in sums.items() if of_phase.apart is not None},
         attention={str(phase): of_phase.parts["attention"] for phase, of_phase in sums.items()},
         physics=physics,
     )
+
+
+def _host_time(parts: dict[str, Any], issue: Real, rate: Real) -> Real:
+    """Return the host's seconds for kernels."""
+    seconds: Real = (parts["launches"] * issue + parts["host"]) / rate
+    return seconds
 
 
 def _merged(op: AbstractOp, works: list[KernelWork], prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:

@@ -19,7 +19,11 @@ PARTS: Final = ("compute", "memory_bandwidth", "launch")
 
 def numbers_of(work: KernelWork, cost: KernelCost, watts: Any) -> dict[str, Any]:
     """Return what is added up of each launch of some kernels."""
-    numbers = {name: getattr(cost, name) for name in PARTS} | {"launches": work.launches, "attention": cost.time}
+    numbers = {name: getattr(cost, name) for name in PARTS} | {
+        "launches": work.launches,
+        "host": work.host,
+        "attention": cost.time,
+    }
     return numbers if watts is None else numbers | {"power": work.energy / watts}
 
 
@@ -57,7 +61,7 @@ class Sums:
     """Sums over the kernels of a phase."""
 
     parts: dict[str, Any] = field(
-        default_factory=lambda: dict.fromkeys((*PARTS, "launches", "power", "attention"), 0.0)
+        default_factory=lambda: dict.fromkeys((*PARTS, "launches", "host", "power", "attention"), 0.0)
     )
     apart: Sustained | None = None
 

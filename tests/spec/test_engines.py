@@ -156,6 +156,8 @@ OTHER = {
     "never_expands_on": ["ada"],
     "host_issue_time": "9 us",
     "host_call_time": "20 us",
+    "host_backward_time": "15 us",
+    "host_tensor_time": "3 us",
     "host_time_per_step": "2 ms",
     "host_time_per_sequence": "13 us",
     "reserved_overhead": 0.2,

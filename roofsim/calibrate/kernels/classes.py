@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
-from roofsim.cost.device import Device, device_of
+from roofsim.cost.device import Device, HostTimes, device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass, field
@@ -178,7 +178,7 @@ def _device(group: Group, fitted: Mapping[str, float] | None = None) -> Device:
     architecture = architecture_of(group)
     if fitted is not None:
         architecture = architecture.model_copy(update={"matrix_energy": dict(fitted)})
-    return device_of(card(group.gpu), architecture, shipped(), (0.0, 0.0))
+    return device_of(card(group.gpu), architecture, shipped(), HostTimes())
 
 
 def _energy_name(group: Group) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from roofsim.cost.device import Device, device_of
+from roofsim.cost.device import Device, HostTimes, device_of
 from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.work import Pricing
 from roofsim.numeric import any_above, maximum
@@ -22,8 +22,8 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
     """Return what pricing one pass needs to know; `gpu` may have a trailing axis of contexts."""
     engine = resolved.engine
     launch = engine.launch_on(resolved.architecture.name, decodes=phase == "decode")
-    issue = (0.0, 0.0) if launch == "graphs" else issue_times(resolved)
-    device = device_for(resolved, gpu, issue)
+    host = HostTimes() if launch == "graphs" else host_times(resolved)
+    device = device_for(resolved, gpu, host)
     if _serves(resolved, phase):
         device = _with_engine_floor(device, resolved, phase)
     return Pricing(
@@ -87,22 +87,25 @@ def _slot_rate(resolved: Resolved) -> Real | None:
     return None if gpu.compute_units is None or gpu.clock is None else lanes * gpu.compute_units * gpu.clock.boost
 
 
-def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
-    """Return a card with the kernels that the engine runs on it; `issue` as `issue_times`."""
+def device_for(resolved: Resolved, gpu: Gpu, host: HostTimes) -> Device:
+    """Return a card with the kernels that the engine runs on it; `host` as `host_times`."""
     engine = resolved.engine
     return device_of(
         gpu,
         resolved.architecture,
         resolved.constants,
-        issue,
+        host,
         library=engine.kernels.library_released,
         attention=engine.attention_on(resolved.architecture.name),
     )
 
 
-def issue_times(resolved: Resolved) -> tuple[float, float]:
-    """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
+def host_times(resolved: Resolved) -> HostTimes:
+    """Return what the scenario's host takes to issue the kernels of its engine."""
     launch, factor, physics = resolved.engine.launch, resolved.system.host.issue_factor, resolved.constants.physics
     issue = physics["host_issue_time"] if launch.host_issue_time is None else launch.host_issue_time
     call = physics["host_call_time"] if launch.host_call_time is None else launch.host_call_time
-    return issue * factor, call * factor
+    backward = issue if launch.host_backward_time is None else launch.host_backward_time
+    return HostTimes(
+        call=call * factor, backward=backward * factor, issue=issue * factor, tensor=launch.host_tensor_time * factor
+    )

@@ -275,6 +275,7 @@ def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     kind = "optimizer_loop" if op.implementation in ONE_BY_ONE else str(op.kind)
     update = context.light(op.flops() - op.extra_flops, traffic, kind, op.kernels())
+    update = replace(update, host=op.listed * context.device.host.tensor)
     if not any_above(op.extra_flops, 0.0):
         return (update,)
     # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.

@@ -43,6 +43,8 @@ class KernelWork:
         FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
     part
         Which pass of a convolution it is.
+    host
+        Seconds of the host beside those to issue the launches.
     apart, heat
         Whether it is a product, which is held to the power limit on its own if it is long, and the joules of its arithmetic.
     product
@@ -80,6 +82,7 @@ class KernelWork:
     heat: Real = 0.0
     apart: bool = False
     part: str = ""
+    host: Real = 0.0
 
 
 @dataclass(frozen=True)

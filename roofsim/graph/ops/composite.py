@@ -133,6 +133,8 @@ class OptimizerUpdate(AbstractOp):
     """Matmul FLOPs beside the elementwise ones (the Newton-Schulz iterations of Muon)."""
     stored: DType | None = None
     """Type of the parameters that it updates, as they are stored for the forward pass."""
+    listed: Real = 0.0
+    """Parameter tensors that the host hands to kernels over many, counted once for each of these kernels."""
 
     def flops(self) -> Real:
         return self.flops_per_element * self.elements + self.extra_flops

@@ -118,6 +118,7 @@ class AddOptimizerStep:
             flops_per_element=row.flops,
             extra_flops=products.flops,
             stored=dtype,
+            listed=(before + (0.0 if per_tensor else row.kernels)) * tensors,
         )
 
     def _traffic(self, row: Method, state: Real, stored: Real, gradient: Real) -> tuple[Real, Real]:

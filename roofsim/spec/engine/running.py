@@ -30,6 +30,15 @@ class LaunchFacts(Facts):
         description="Host time per kernel of a forward pass on the reference host, its modules included; null: the constant "
         "host_call_time.",
     )
+    host_backward_time: SecondsOrNone | None = Field(
+        default=None,
+        description="Host time per kernel of a backward pass on the reference host, autograd's nodes included; null: "
+        "host_issue_time.",
+    )
+    host_tensor_time: SecondsOrNone = Field(
+        default=0.0,
+        description="Host time of an update by kernels over many tensors, for each tensor and kernel, on the reference host.",
+    )
     host_time_per_step: SecondsOrNone = Field(
         default=0.0, description="Time of scheduler and sampling per decode step."
     )
