@@ -13,6 +13,7 @@ from roofsim.errors import NoDataError
 from roofsim.records import dataclass
 from roofsim.serve.any_model import serve_any
 from roofsim.serve.one_pass.served import ServedPasses
+from roofsim.serve.ranges import rate_range
 from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _served(case: Case) -> Prediction:
     ends = figures.get(f"{case.quantity}_range")
     if case.bounds is not None:
         figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
-        ends = None
+        ends = rate_range(figures[case.quantity], resolved)
     return Prediction(
         case=case,
         predicted=float(figures[case.quantity]),
