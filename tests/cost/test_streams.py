@@ -129,4 +129,4 @@ def test_look_ups_of_long_rows_take_longer_than_copies():
             "llama2-70b", hardware_gpu=gpu, phase="prefill", prompt_length=4096, precision="fp16", engine="vllm"
         )
         (cost,) = (cost for cost in evaluation.priced[0].per_op() if isinstance(cost.op, Embedding))
-        assert float(cost.time) == pytest.approx(measured, rel=0.35)
+        assert 0.7 * measured < float(cost.time) < 1.5 * measured  # as copies they would take a third
