@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.resolving import Shared
     from roofsim.search.table import SweepTable
-    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Imported
     from roofsim.spec.scenario.workload import Scenario
@@ -176,30 +175,33 @@ def fit(
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
-def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Served:
-    """Say what a server does under a load: latencies, rates, limits, what fits, what tokens cost.
+def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Any:
+    """Say what a server does under a load: latencies, rates, limits, what fits, what tokens or images cost.
 
     Parameters
     ----------
     scenario
         With ``workload.prompt_length``, ``workload.output_length`` and a load: ``workload.concurrency`` (requests
         that are always in flight), ``workload.request_rate`` (requests that arrive per second), or neither (as many as fit).
+        Models that answer in one pass have no lengths of prompt and output: their requests are batched dynamically
+        (``workload.serving``: max_batch_size, max_queue_delay, latency_bound).
     simulated
-        Run the same server step by step beside the estimate (needs simpy).
+        Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
     Returns
     -------
-    Served
-        Latencies in seconds, rates in requests and tokens per second, memory in bytes per GPU, costs in dollars.
+    Served or ServedPasses
+        Of a model that generates tokens, or answers in one pass. Latencies in seconds, rates in requests and tokens per second,
+        memory in bytes per GPU, costs in dollars.
 
     Raises
     ------
     SpecError
         When the request is wrong.
     """
-    from roofsim.serve.answer import serve_document
+    from roofsim.serve.any_model import serve_any
 
-    return serve_document(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
+    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:

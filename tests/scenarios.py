@@ -48,6 +48,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mobilenet": {"model": "mobilenetv2-100", "workload": {}},
     "unet": {"model": "unet", "workload": {}},
     "ssd": {"model": "ssd300-resnet50", "workload": {}},
+    "retinanet": {"model": "retinanet-resnet50-fpn", "workload": {}},
     "diffusion-unet": {"model": "sd15-unet", "workload": {}},
     "dit": {"model": "dit-xl2", "workload": {}},
     "mamba": {"model": "mamba-130m", "workload": {"sequence_length": 128}},

@@ -5,8 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.api import serve
+from roofsim.api import resolve_document
 from roofsim.errors import NoDataError
+from roofsim.serve.answer import serve_document
+from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
     from roofsim.serve.load import Steady
@@ -33,7 +35,7 @@ def output_rate_within(served: Served, scenario: dict[str, Any], bounds: dict[st
     low, high = 0.0, served.highest_rate
     for _ in range(_HALVINGS):
         rate = 0.5 * (low + high)
-        steady = serve(_at(scenario, rate)).steady
+        steady = serve_document(load_scenario(_at(scenario, rate), {}), resolve_document).steady
         low, high = (rate, high) if steady is not None and _kept(steady, bounds) else (low, rate)
     if low <= 0.0:
         raise NoDataError("no rate keeps the bounds on latencies")

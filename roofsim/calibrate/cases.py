@@ -25,13 +25,14 @@ QUANTITIES: Final = {
     "time_per_output_token": "s",
     "time_to_first_token": "s",
     "output_tokens_per_second": "",
+    "requests_per_second": "",
     "allocated_peak": "B",
     "reserved": "B",
     "device_total": "B",
     "parameters": "B",
 }
 #: Quantities of a server under load.
-SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second")
+SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second", "requests_per_second")
 #: Latencies that a measured rate may have had to keep.
 LATENCIES: Final = ("time_to_first_token", "time_per_output_token")
 #: Quantities of memory.
@@ -45,7 +46,7 @@ class Case:
     Attributes
     ----------
     measured
-        In seconds, bytes, or tokens per second.
+        In seconds, bytes, or tokens or requests per second.
     quantity
         What was measured: a key of `QUANTITIES`.
     source

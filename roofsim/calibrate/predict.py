@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 from roofsim.analyze.intervals import interval, memory_intervals
 from roofsim.analyze.ledger import memory_of
-from roofsim.api import serve
+from roofsim.api import resolve_document
 from roofsim.calibrate.bounded import output_rate_within
 from roofsim.calibrate.cases import BYTES, SERVED
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass
+from roofsim.serve.any_model import serve_any
+from roofsim.serve.one_pass.served import ServedPasses
+from roofsim.serve.ranges import rate_range
+from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,9 +92,25 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
     return float(getattr(memory, case.quantity)), intervals.get(case.quantity)
 
 
+def _one_pass(case: Case, served: ServedPasses) -> Prediction:
+    """Predict the requests per second of a server of a network that answers in one pass."""
+    if case.quantity != "requests_per_second" or served.steady is None:
+        raise NoDataError(served.reason or f"no {case.quantity} of a network that answers in one pass")
+    resolved = served.plan.resolved
+    return Prediction(
+        case=case,
+        predicted=served.steady.request_rate,
+        interval=served.highest_rate_range if served.bounded is None else served.bounded.rates,
+        architecture=resolved.architecture.name,
+        experts=bool(resolved.model.traits().experts),
+    )
+
+
 def _served(case: Case) -> Prediction:
     """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
-    served = serve(case.scenario)
+    served = serve_any(load_scenario(case.scenario, {}), resolve_document)
+    if isinstance(served, ServedPasses):
+        return _one_pass(case, served)
     if served.steady is None:
         raise NoDataError("no steady state")
     answer, resolved = served.to_dict(), served.plan.resolved
@@ -98,7 +118,7 @@ def _served(case: Case) -> Prediction:
     ends = figures.get(f"{case.quantity}_range")
     if case.bounds is not None:
         figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
-        ends = None
+        ends = rate_range(figures[case.quantity], resolved)
     return Prediction(
         case=case,
         predicted=float(figures[case.quantity]),

@@ -29,9 +29,8 @@ SERVING: Final = ("concurrency", "request_rate", "serving")
 LONG_RUNS: Final = ("checkpoint", "mtbf", "mtbf_per_gpu", "restart")
 #: Keys that a server has no use for.
 NOT_SERVED: Final = (
-    *LONG_RUNS, "global_batch_size", "sequence_length", "packed_length", "image_size", "target_length", "num_inference_steps",
-    "optimizer",
-    "adapter", "recompute", "memory_format", "dropout", "input", "virtual_stages", "schedule", "account_for_embedding",
+    *LONG_RUNS, "global_batch_size", "packed_length", "target_length", "optimizer",
+    "adapter", "recompute", "dropout", "input", "virtual_stages", "schedule", "account_for_embedding",
     "account_for_loss", "context", "context_communication", "context_heads", "expert_capacity", "sequence", "sharding", "jitter",
 )  # fmt: skip
 

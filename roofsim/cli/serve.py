@@ -1,4 +1,7 @@
-"""Answer for a server: ``roofsim serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5``."""
+"""Answer for a server: ``roofsim serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5``.
+
+Of a network that answers in one pass: ``roofsim serve resnet50 --gpu h100 --precision int8 --request-rate 20000``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from roofsim.cli.request import Overrides, as_rows, checked_path, console, docum
 from roofsim.cli.words import Option
 from roofsim.spec import usual
 
-Csv = Annotated[bool, Option("--csv", help="Print the curve over loads as CSV.")]
+Csv = Annotated[bool, Option("--csv", help="Print the curve over loads (of one pass: over batches) as CSV.")]
 Plot = Annotated[
     Path | None,
     Option(
@@ -25,7 +28,11 @@ Simulate = Annotated[
 ]
 
 
-@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": usual.SERVER})
+@scenario_options(
+    leave_out=NOT_SERVED,
+    refused=REFUSED_BY_SERVERS,
+    defaults={"engine": f"{usual.SERVER}; of networks of one pass {usual.PASS_SERVER}"},
+)
 def serve(
     *,
     scenario: Scenario,
@@ -35,12 +42,12 @@ def serve(
     simulate: Simulate = False,
     overrides: Overrides,
 ) -> None:
-    """Predict what a server does under load: latencies, throughput, room for requests, cost per token."""
+    """Predict what a server does under load: latencies, throughput, room for requests, cost per token or request."""
     from roofsim.api import resolve_document
-    from roofsim.serve.answer import serve_document
+    from roofsim.serve.any_model import serve_any
 
     checked_path(plot, *PICTURES)
-    served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
+    served = serve_any(document_of(scenario, overrides), resolve_document, simulated=simulate)
     if json:
         from roofsim.report.tabular import to_json
 
@@ -50,10 +57,8 @@ def serve(
 
         show(served, console())
     else:
-        from roofsim.serve.served import curve_rows
-
-        as_rows(curve_rows(served), json=False, csv=True)
+        as_rows(served.rows(), json=False, csv=True)
     if plot is not None:
-        from roofsim.report.serving_plot import draw_served
+        from roofsim.report.serving_plot import draw
 
-        draw_served(served, plot)
+        draw(served, plot)

@@ -35,6 +35,7 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "mobilenet": ("vision.mobilenet", "lower_mobilenet"),
     "unet": ("vision.unet", "lower_unet"),
     "ssd": ("vision.ssd", "lower_ssd"),
+    "retinanet": ("vision.retinanet", "lower_retinanet"),
     "diffusion-unet": ("diffusion.unet", "lower_diffusion_unet"),
     "diffusion-pipeline": ("diffusion.pipeline", "lower_denoiser"),
     "dit": ("diffusion.dit", "lower_dit"),

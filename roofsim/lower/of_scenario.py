@@ -8,7 +8,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.lower.call import Call
 from roofsim.lower.flavour import Flavour
 from roofsim.lower.shares import Shares
-from roofsim.numeric import Real, maximum, minimum, real
+from roofsim.numeric import Real, ceil, maximum, minimum, real
 from roofsim.spec.engine.phase import in_phase
 from roofsim.spec.scenario.layout import layout_of
 
@@ -50,6 +50,7 @@ def shares_of(resolved: Resolved) -> Shares:
         expert=layout.expert,
         expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
         expert_load=_expert_load(resolved),
+        redundant_experts=real(resolved.parallel.redundant_experts),
         exchange=resolved.parallel.context_communication or engine.communication.context_communication,
         context_heads=layout.context_heads,
         communication=engine.communication,
@@ -58,9 +59,17 @@ def shares_of(resolved: Resolved) -> Shares:
     )
 
 
+def _uneven_load(resolved: Resolved) -> Real:
+    """Return what the rank that holds the most experts takes of even routing, where they do not come out even."""
+    held = real(resolved.model.traits().experts + resolved.parallel.redundant_experts)
+    ranks = real(resolved.parallel.expert)
+    return ceil(held / ranks) * ranks / maximum(held, 1.0)
+
+
 def _expert_load(resolved: Resolved) -> Real:
     """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
     load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
+    load = maximum(load, _uneven_load(resolved))
     if capacity is None:
         return load
     return real(capacity) if resolved.engine.experts.capacity_rows == "padded" else minimum(load, real(capacity))

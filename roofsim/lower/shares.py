@@ -33,6 +33,8 @@ class Shares:
         Width of each expert; None: 1 beside `expert` above 1, else as `tensor`.
     expert_load
         Rows that the modelled rank's experts take, against those of even routing without limits.
+    redundant_experts
+        Copies of experts beside one of each.
     serving
         Whether ranks of inference share experts: tensor ranks then hold the same tokens.
     exchange
@@ -51,6 +53,7 @@ class Shares:
     expert: Real = 1.0
     expert_tensor: Real | None = None
     expert_load: Real = 1.0
+    redundant_experts: Real = 0.0
     serving: bool = False
     exchange: str = "all_gather"
     context_heads: Real = 1.0
@@ -83,6 +86,11 @@ class Shares:
     def context_shards(self) -> Real:
         """Ranks among which the queries of a head are dealt out during attention."""
         return self.context / self.context_heads if self.swaps_heads else self.context
+
+    def of_experts(self, experts: Real) -> Real:
+        """Return the experts of the rank that holds the most, copies included."""
+        held = experts + self.redundant_experts
+        return held if one(self.expert) else ceil(held / self.expert)
 
     def of_tensor(self, size: Real) -> Real:
         """Return a rank's share of something that the tensor group splits, rounded up."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.table import SweepTable
+    from roofsim.serve.one_pass.served import ServedPasses
     from roofsim.serve.served import Served
     from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
@@ -64,6 +65,12 @@ def _show_served(answer: Served, console: Console) -> None:
     from roofsim.report.serving import print_served
 
     print_served(console, answer)
+
+
+def _show_passes(answer: ServedPasses, console: Console) -> None:
+    from roofsim.report.serving_passes import print_passes
+
+    print_passes(console, answer)
 
 
 def _show_fit(answer: Fit, console: Console) -> None:
@@ -138,7 +145,7 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
 
 
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
-    "Result": _show_result, "Served": _show_served, "Fit": _show_fit, "Timeline": _show_timeline,
+    "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep,
 }  # fmt: skip
@@ -182,6 +189,15 @@ def _line_of_served(answer: Served) -> str:
     return f"{headline(answer)}: {'; '.join(shown)}"
 
 
+def _line_of_passes(answer: ServedPasses) -> str:
+    from roofsim.report.serving_passes import answer_rows, headline
+
+    first = dict(answer_rows(answer))
+    names = ("verdict", "latency", "bound", "throughput")
+    shown = [f"{name} {first[name].partition('   ')[0]}" for name in names if name in first]
+    return f"{headline(answer)}: {'; '.join(shown)}"
+
+
 def _line_of_fit(answer: Fit) -> str:
     from roofsim.report.fit import headline, verdict
 
@@ -216,6 +232,7 @@ def _line_of_table(answer: Table) -> str:
 _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Result": _line_of_result,
     "Served": _line_of_served,
+    "ServedPasses": _line_of_passes,
     "Fit": _line_of_fit,
     "Timeline": _line_of_timeline,
     "Explanation": _line_of_explanation,
@@ -263,6 +280,12 @@ def _facts_of_served(answer: Served) -> list[tuple[str, str]]:
     return answer_rows(answer)
 
 
+def _facts_of_passes(answer: ServedPasses) -> list[tuple[str, str]]:
+    from roofsim.report.serving_passes import answer_rows
+
+    return answer_rows(answer)
+
+
 def _facts_of_fit(answer: Fit) -> list[tuple[str, str]]:
     from roofsim.report.fit import facts
 
@@ -272,6 +295,7 @@ def _facts_of_fit(answer: Fit) -> list[tuple[str, str]]:
 _FACTS: Final[dict[str, Callable[..., Any]]] = {
     "Result": _facts_of_result,
     "Served": _facts_of_served,
+    "ServedPasses": _facts_of_passes,
     "Fit": _facts_of_fit,
 }
 

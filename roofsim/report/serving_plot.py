@@ -11,9 +11,45 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from roofsim.serve.one_pass.served import ServedPasses
     from roofsim.serve.served import Served
 
 _MILLI: Final = 10.0**-3
+
+
+def draw(served: Served | ServedPasses, path: Path) -> None:
+    """Draw an answer of either kind of server to a file."""
+    from roofsim.serve.served import Served
+
+    if isinstance(served, Served):
+        draw_served(served, path)
+    else:
+        draw_passes(served, path)
+
+
+def draw_passes(served: ServedPasses, path: Path) -> None:
+    """Draw what batches of a network of one pass take and bring to a file."""
+    figure, plan = new_figure(11.0, 4.4), served.plan
+    if plan.fits:
+        rows = served.rows()
+        sizes = [row["batch_size"] for row in rows]
+        left, right = figure.subplots(1, 2)
+        left.plot(sizes, [row["requests_per_second"] for row in rows], "o-", markersize=4)
+        left.set_ylabel("requests/s")
+        right.plot(sizes, [row["time"] / _MILLI for row in rows], "o-", markersize=4)
+        right.set_ylabel("milliseconds")
+        right.set_yscale("log")
+        for axes in (left, right):
+            axes.set_xlabel("requests of a batch")
+            axes.set_xscale("log", base=2)
+    else:
+        figure.text(0.5, 0.5, served.reason or "", ha="center", va="center", fontsize=14)
+    resolved = plan.resolved
+    title = (
+        f"{resolved.model.name}, {resolved.precision.name}, {resolved.engine.name} on {plan.gpus} x {resolved.gpu.name}"
+    )
+    figure.suptitle(title, fontsize=11)
+    save_figure(figure, path)
 
 
 def draw_served(served: Served, path: Path) -> None:

@@ -17,7 +17,7 @@ from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.rules.sizes import named
 from roofsim.spec.scenario.document import with_override
-from roofsim.spec.scenario.serving import Serving
+from roofsim.spec.scenario.serving import DynamicBatching, Serving
 from roofsim.spec.scenario.workload import SERVING, Scenario
 
 if TYPE_CHECKING:
@@ -233,6 +233,10 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
             raise problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
     if workload.context_length:
         raise problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
+    for key in DynamicBatching.own():
+        if getattr(serving, key) is not None:
+            message = "is a setting of servers of networks that answer in one pass; this model generates tokens"
+            raise problem(document, f"serving.{key}", message, "Leave it out.")
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (a closed loop) and request_rate (an open loop) are different loads"
         raise problem(document, "request_rate", message, "Give one, or neither for as many requests as fit.")

@@ -102,6 +102,11 @@ class Served(Printed):
         """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
         return as_data(self)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
+        rows = [point(self, index) for index in range(len(self.curve))]
+        return rows or [{"concurrency": 0.0, "reason": self.reason}]
+
     def rates(self, steady: Steady) -> dict[str, float | None]:
         """Return the rates of a steady state of the whole server."""
         output = steady.request_rate * self.plan.output
@@ -131,6 +136,13 @@ class Served(Printed):
             }
         kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
         return {name: costs[name] for name in kept} | each
+
+    @property
+    def output_range(self) -> tuple[float, float] | None:
+        """The 80 % range of the output tokens per second; None in an open loop, where what goes out is what comes in."""
+        if self.steady is None or self.kind == "open":
+            return None
+        return rate_range(self.steady.request_rate * self.plan.output, self.plan.resolved)
 
     def ranges(self) -> dict[str, tuple[float, float] | None]:
         """Return the 80 % ranges of the times to the first token, and per token."""
@@ -195,7 +207,9 @@ def as_data(served: Served) -> dict[str, Any]:
             "kv_transfer": None if served.workers is None else served.workers.transfer,
         },
         "conditioning": None if served.conditioning is None else served.conditioning.to_dict(),
-        "throughput": None if steady is None else served.rates(steady),
+        "throughput": None
+        if steady is None
+        else served.rates(steady) | {"output_tokens_per_second_range": served.output_range},
         "running": None if steady is None else steady.running,
         "waiting": None if steady is None else steady.waiting,
         "prompt_share": None if steady is None else steady.prompt_share,
@@ -218,12 +232,6 @@ def as_data(served: Served) -> dict[str, Any]:
         "assumed": list(plan.assumed),
         "warnings": list(served.notes),
     }
-
-
-def curve_rows(served: Served) -> list[dict[str, Any]]:
-    """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
-    rows = [point(served, index) for index in range(len(served.curve))]
-    return rows or [{"concurrency": 0.0, "reason": served.reason}]
 
 
 def point(served: Served, index: int) -> dict[str, Any]:

@@ -8,6 +8,10 @@ from typing import Final
 ENGINE: Final = "pytorch-eager"
 #: What serves.
 SERVER: Final = "vllm"
+#: What serves a network that answers in one pass.
+PASS_SERVER: Final = "tensorrt"
+#: The percentile of latencies that a bound is on.
+LATENCY_PERCENTILE: Final = 99.0
 #: What trains a model that is given by its size: bf16 with fp32 master parameters.
 TRAINER: Final = "megatron-core"
 #: The card of a scenario.

@@ -186,8 +186,8 @@ FLAGS = """
 --context --context-communication --context-heads --context-length --cp --data --dp --dropout --dtype --engine --ep --expert
 --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus --image-size --input --jitter
 --memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length --packed-length
---phase --pipeline --pp --precision --prompt-length --recompute --request-rate --restart --schedule --seq-len --sequence
---sequence-length --serving --sharding --stage-layers --system --target-length --tensor --tp --virtual-stages
+--phase --pipeline --pp --precision --prompt-length --recompute --redundant-experts --request-rate --restart --schedule --seq-len
+--sequence --sequence-length --serving --sharding --stage-layers --system --target-length --tensor --tp --virtual-stages
 """
 
 

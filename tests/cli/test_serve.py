@@ -205,7 +205,8 @@ def test_refusals(cli, name):
 
 
 def test_models_that_do_not_generate(cli):
-    assert "resnet50 is a resnet" in cli("serve", "resnet50", *BASE[1:], code=2)
+    assert "this one answers in one pass" in cli("serve", "resnet50", *BASE[1:], code=2)
+    assert "requests/s" in cli("serve", "resnet50", "--gpu", "h100", "--request-rate", 1000)
     assert "only servers of decoder models are modelled" in cli("serve", "whisper-small", *BASE[1:], code=2)
 
 

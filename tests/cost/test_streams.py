@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofsim.api import resolve
 from roofsim.cost.kernels.models import streaming
 from roofsim.cost.kernels.streams import STREAMING
 from roofsim.evaluate import evaluate
-from roofsim.graph.ops import Elementwise
+from roofsim.graph.ops import Elementwise, Normalization
 from roofsim.records import replace
 from roofsim.spec.mechanisms import ALL
 from tests.scenarios import evaluated
@@ -91,3 +92,31 @@ def test_without_the_switch_simple_kernels_draw_as_much_of_any_memory():
     switched = evaluate(replace(usual.resolved, mechanisms=replace(ALL, bytes_in_flight=False)))
     assert float(switched.step.step) < float(usual.step.step)
     assert reached(switched) == (0.0, 1.0)
+
+
+def norm_times(**facts):
+    """Return the seconds of each RMS norm of a decode step of a few long rows."""
+    workload = {"phase": "decode", "engine": "vllm", "batch_size": 1, "context_length": 128, "engine_facts": facts}
+    evaluation = evaluate(resolve({"model": "llama2-70b", "workload": workload, "hardware": {"gpu": "h200-sxm-141gb"}}))
+    return [float(cost.time) for op, _, cost in streams(evaluation) if isinstance(op, Normalization)]
+
+
+def test_norms_walk_along_a_row_load_by_load():
+    """vLLM's kernel took 8 us for a row of 8,192 on H100 with an element per load, and 3 us with eight (its pull 3662)."""
+    narrow, wide = norm_times(norm_load_bytes=2.0), norm_times()
+    assert max(narrow) == pytest.approx(6.5e-6, rel=0.15)
+    assert max(wide) == pytest.approx(3e-6, rel=0.15)
+    halves = norm_times(norm_load_bytes=4.0)
+    assert max(narrow) - max(halves) == pytest.approx(
+        2.0 * (max(halves) - max(norm_times(norm_load_bytes=8.0))), rel=1e-3
+    )
+
+
+def test_versions_load_as_much_as_their_kernels_did():
+    def loaded(engine):
+        scenario = {"model": "llama3-8b", "workload": {"engine": engine, "phase": "decode"}}
+        return resolve(scenario).engine.fusion.norm_load_bytes
+
+    assert loaded("vllm") == loaded("sglang") == loaded("tensorrt-llm") == 16.0
+    assert loaded("vllm@0.3") == 2.0
+    assert loaded("tensorrt-llm@0.9") == 4.0

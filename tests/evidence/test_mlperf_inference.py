@@ -12,6 +12,7 @@ from roofsim.calibrate.cases import read_cases
 from roofsim.calibrate.predict import predict_case
 from roofsim.errors import SpecError
 from roofsim_evidence.mlperf_inference.cases import (
+    ASKED,
     is_time,
     latencies,
     plainly,
@@ -99,7 +100,7 @@ def test_bounds_that_are_none(tmp_path, bounds):
 def test_an_ordinary_user_states_no_options():
     for case in rates():
         workload = plainly(case).scenario["workload"]
-        assert "serving" not in workload
+        assert set(workload.get("serving", {})) <= set(ASKED)
         assert isinstance(workload["precision"], str)
 
 

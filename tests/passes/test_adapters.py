@@ -21,7 +21,7 @@ from tests.surely import sure
 
 PLAIN = {"dropout": 0.0, "weights": "parameters"}
 #: Convolutions and a head.
-WITHOUT_LINEAR = ("resnet", "densenet", "inception", "regnet", "efficientnet", "mobilenet", "unet", "ssd")
+WITHOUT_LINEAR = ("resnet", "densenet", "inception", "regnet", "efficientnet", "mobilenet", "unet", "ssd", "retinanet")
 #: Hidden, FFN and key-value widths and layers of TINY_LLAMA.
 H, F, KV, LAYERS = 64, 160, 32, 4
 

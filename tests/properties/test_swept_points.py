@@ -83,6 +83,7 @@ WIDTHS = {
     "mobilenet": {"model.num_classes": [1000, 200]},
     "unet": {"model.base_channels": [64, 32]},
     "ssd": {"model.num_classes": [81, 21]},
+    "retinanet": {"model.num_classes": [91, 21]},
     "diffusion-unet": {"model.cross_attention_dim": [768, 1024]},
     "dit": {"model.intermediate_size": [4608, 2304]},
     "mamba": {"model.state_size": [16, 32]},

@@ -11,7 +11,8 @@ from roofsim.calibrate.cases import BYTES, SERVED, STEP_TIME
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import replace
-from roofsim.serve.answer import serve_document
+from roofsim.serve.any_model import serve_any
+from roofsim.serve.one_pass.served import ServedPasses
 from roofsim.spec.scenario.document import load_scenario
 from roofsim_evidence.inference.cases import load_inference_cases
 from roofsim_evidence.inference.fit import with_facts
@@ -70,7 +71,9 @@ def priced(case: Case, refit: Refit) -> tuple[float, RunTraits] | None:
     try:
         document = load_scenario(scenario, {})
         if case.quantity in SERVED:
-            served = serve_document(document, resolved)
+            served = serve_any(document, resolved)
+            if isinstance(served, ServedPasses):
+                return None if served.steady is None else (served.steady.request_rate, traits_of(served.plan.full))
             answer = served.to_dict()
             figures = {**(answer["latency"] or {}), **(answer["throughput"] or {})}
             return (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The same rates are latencies that were asked of a server at its rate.
 LATENCIES = ("time_per_output_token", "time_to_first_token")
+#: Words of a server that are the question, not an option of it.
+ASKED = ("latency_bound",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,9 @@ def plainly(case: Case) -> Case:
     scenario: dict[str, Any] = deepcopy(case.scenario)
     workload = scenario["workload"]
     workload["engine"] = read_choice(workload["engine"], Place("measurements")).name
-    workload.pop("serving", None)
+    question = {name: value for name, value in workload.pop("serving", {}).items() if name in ASKED}
+    if question:
+        workload["serving"] = question
     workload.pop("engine_facts", None)
     if not isinstance(workload["precision"], str):
         workload["precision"] = workload["precision"]["compute"]

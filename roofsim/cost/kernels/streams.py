@@ -55,7 +55,8 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
         narrow = all(tensor.dtype.itemsize <= device.constants.physics["narrow_element"] for tensor in op.inputs)
         groups.setdefault((operation, narrow, shape), []).append((place, numbers))
     for (operation, narrow, axes), members in groups.items():
-        rates = _rates(_constants(operation, device, narrow=narrow), [numbers for _, numbers in members], axes, device)
+        constants = _of_engine(_constants(operation, device, narrow=narrow), operation, context)
+        rates = _rates(constants, [numbers for _, numbers in members], axes, device)
         for (place, _), share, walking in zip(members, *rates, strict=True):
             work = works[place]
             works[place] = replace(work, bandwidth_share=share, floor=work.floor + walking)
@@ -82,6 +83,17 @@ def _constants(operation: str, device: Device, *, narrow: bool) -> StreamConstan
     _, numbers = constants_for(device, operation, None, kind)
     unit = device.constants.unit_bandwidth
     return StreamConstants(floor=0.0, bandwidth=1.0, unit_bandwidth=unit, sharpness=1.0, **numbers)
+
+
+def _of_engine(constants: StreamConstants, operation: str, context: Pricing) -> StreamConstants:
+    """Return the constants of an engine's own kernels.
+
+    A block walks along a row load by load: kernels that load more at once than the measured one walk it in fewer of them.
+    """
+    load = context.library.engine.fusion.norm_load_bytes
+    if operation != NORMS["rms"] or load is None:
+        return constants
+    return replace(constants, walk=constants.walk * context.device.constants.physics["rms_norm_load"] / load)
 
 
 def _rates(

@@ -19,7 +19,12 @@ OVERWRITTEN: Final = frozenset({"silu", "hardswish", "hardsigmoid", "mish", "rel
 
 @dataclass(frozen=True)
 class VisionLayers(Layers):
-    """Layers over images ``[batch, channels, height, width]`` (or sequences ``[batch, channels, length]``)."""
+    """Layers over images ``[batch, channels, height, width]`` (or sequences ``[batch, channels, length]``).
+
+    `frozen_norms`: batch norms are buffers, neither trained nor measured (torchvision, FrozenBatchNorm2d).
+    """
+
+    frozen_norms: bool = False
 
     def conv(
         self,
@@ -39,7 +44,7 @@ class VisionLayers(Layers):
 
         `same_padding`: output size is ceil(size / stride) whatever the kernel (TensorFlow's SAME).
         """
-        b, in_size = self.b, x.shape[2:]
+        in_size = x.shape[2:]
         kernels = tuple(kernel) if isinstance(kernel, tuple) else tuple(kernel for _ in in_size)
         if padding is None:
             pads: tuple[Real, ...] = tuple(dilation * (k - 1.0) / 2.0 for k in kernels)
@@ -52,28 +57,49 @@ class VisionLayers(Layers):
                 floor((size + 2.0 * pad - dilation * (k - 1.0) - 1.0) / stride) + 1.0
                 for size, pad, k in zip(in_size, pads, kernels, strict=True)
             )
-        with b.scope(leaf):
-            weight = b.parameter("weight", out_channels, x.shape[1] / groups, *kernels)
-            inputs = (x, weight, b.parameter("bias", out_channels)) if bias else (x, weight)
-            out = b.tensor("out", x.shape[0], out_channels, *out_size)
-            b.emit(
-                Convolution,
-                "conv",
-                inputs=inputs,
-                outputs=(out,),
-                batch=x.shape[0],
-                in_channels=x.shape[1],
-                out_channels=out_channels,
-                in_size=in_size,
-                out_size=out_size,
-                kernel_size=kernels,
-                stride=stride,
-                groups=groups,
-            )
-            return out
+        with self.b.scope(leaf):
+            weights = self.kernel_weights(out_channels, x.shape[1] / groups, kernels, bias=bias)
+            return self.convolve(x, weights, out_size, stride=stride, groups=groups)
+
+    def kernel_weights(
+        self, out_channels: Real, in_channels: Real, kernels: tuple[Real, ...], *, bias: bool
+    ) -> tuple[Tensor, ...]:
+        """Return the weights of a convolution, and its bias where it has one."""
+        weight = self.b.parameter("weight", out_channels, in_channels, *kernels)
+        return (weight, self.b.parameter("bias", out_channels)) if bias else (weight,)
+
+    def convolve(
+        self,
+        x: Tensor,
+        weights: tuple[Tensor, ...],
+        out_size: tuple[Real, ...],
+        *,
+        stride: Real = 1.0,
+        groups: Real = 1.0,
+    ) -> Tensor:
+        """Convolve with weights that exist, which several convolutions may share."""
+        out_channels, _, *kernels = weights[0].shape
+        out = self.b.tensor("out", x.shape[0], out_channels, *out_size)
+        self.b.emit(
+            Convolution,
+            "conv",
+            inputs=(x, *weights),
+            outputs=(out,),
+            batch=x.shape[0],
+            in_channels=x.shape[1],
+            out_channels=out_channels,
+            in_size=x.shape[2:],
+            out_size=out_size,
+            kernel_size=tuple(kernels),
+            stride=stride,
+            groups=groups,
+        )
+        return out
 
     def batch_norm(self, x: Tensor, leaf: str, *, affine: bool = True) -> Tensor:
         """Normalise channels over batch and positions; keeps mean and inverse deviation per channel."""
+        if self.frozen_norms:
+            return self._frozen_norm(x, leaf)
         b, channels = self.b, x.shape[1]
         with b.scope(leaf):
             weights = tuple(b.parameter(name, channels) for name in ("weight", "bias")) if affine else ()
@@ -107,6 +133,23 @@ class VisionLayers(Layers):
             )
             return out
 
+    def _frozen_norm(self, x: Tensor, leaf: str) -> Tensor:
+        """Scale and shift channels by what buffers say: two kernels, or what an engine folds into the convolution."""
+        b, channels = self.b, x.shape[1]
+        with b.scope(leaf):
+            names = ("weight", "bias", "running_mean", "running_var")
+            kept = tuple(b.buffer(name, channels) for name in names)
+            if not self.flavour.training and self.flavour.engine.convolution.norms == "folded":
+                out = b.tensor("out", *x.shape)
+                b.emit(Normalization, "norm", inputs=(x, *kept), outputs=(out,), method="batch", training=False)
+                return out
+            inverse = self.pointwise("rsqrt", self.pointwise("add_scalar", kept[3]))
+            scale = self.pointwise("mul", kept[0], inverse)
+            shift = self.pointwise("sub", kept[1], self.pointwise("mul", kept[2], scale))
+            wide = (1.0, channels, 1.0, 1.0)
+            scale, shift = (self.view(one, "reshape", *wide) for one in (scale, shift))
+            return self.pointwise("add", self.pointwise("mul", x, scale), shift)
+
     def _statistics_of_all(self, x: Tensor) -> Tensor:
         """Gather mean, deviation and count of every rank's batch (torch/nn/modules/_functions.py, SyncBatchNorm)."""
         b, ranks = self.b, self.flavour.batch_norm_ranks
@@ -126,13 +169,16 @@ class VisionLayers(Layers):
 
     def group_norm(self, x: Tensor, groups: Real, leaf: str) -> Tensor:
         """Normalise groups of channels of each sample; keeps mean and reciprocal deviation in the input's type."""
-        b, channels = self.b, x.shape[1]
-        with b.scope(leaf):
-            weights = tuple(b.parameter(name, channels) for name in ("weight", "bias"))
-            out = b.tensor("out", *x.shape)
-            statistics = tuple(b.tensor(name, x.shape[0], groups) for name in ("mean", "rstd"))
-            b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, *statistics), method="group")
-            return out
+        with self.b.scope(leaf):
+            weights = tuple(self.b.parameter(name, x.shape[1]) for name in ("weight", "bias"))
+            return self.group_norm_with(x, groups, weights)
+
+    def group_norm_with(self, x: Tensor, groups: Real, weights: tuple[Tensor, ...]) -> Tensor:
+        """Normalise groups of channels with weights that exist, which several norms may share."""
+        out = self.b.tensor("out", *x.shape)
+        statistics = tuple(self.b.tensor(name, x.shape[0], groups) for name in ("mean", "rstd"))
+        self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, *statistics), method="group")
+        return out
 
     def relu(self, x: Tensor, *, inplace: bool = True) -> Tensor:
         """Rectify, by default in place as the usual CNN code does."""

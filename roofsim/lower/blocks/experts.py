@@ -122,7 +122,7 @@ def grouped_linear(
     """Multiply each expert's rows with its own matrix ``[width, k]``; a bias is picked per row and added in place."""
     b = layers.b
     with b.scope(leaf):
-        k, experts_here = rows.shape[-1], model.num_experts / layers.shares.expert
+        k, experts_here = rows.shape[-1], layers.shares.of_experts(model.num_experts)
         weight = b.parameter("weight", experts_here, width, k)
         out = b.tensor("out", rows.shape[0], width)
         b.emit(

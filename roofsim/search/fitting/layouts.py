@@ -113,6 +113,7 @@ class LayoutSpace:
         changes: Changes = {"hardware.gpus": None, "parallel.data": None}
         changes |= {f"parallel.{name}": 1 for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
         changes |= {"parallel.stage_layers": None, "parallel.expert_tensor": None, "parallel.expert_imbalance": 1.0}
+        changes |= {"parallel.redundant_experts": 0}
         return changes | {"parallel.sharding": "none"}
 
     def number(self, index: int) -> int:

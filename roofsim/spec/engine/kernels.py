@@ -41,6 +41,10 @@ class FusionFacts(Facts):
         "twice (torch.compile's partitioner).",
     )
     rms_norm: Literal["fused", "chain"] = Field(default="fused", description="One kernel, or transformers' fp32 chain.")
+    norm_load_bytes: Annotated[float, Field(ge=1.0, le=64.0)] | None = Field(
+        default=None,
+        description="Bytes that a thread of the kernel of RMS norms loads at once; null: as the measured one, 2.",
+    )
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
     rotary: Literal["fused", "chain"] = Field(
         default="fused", description="Rotary embedding: one kernel per tensor, or six."
@@ -148,6 +152,14 @@ class ExpertFacts(Facts):
     )
     over_ranks: Annotated[ServingExperts, Flat("serving_experts")] = Field(
         default=ServingExperts(), description="How tokens of inference reach experts on other ranks."
+    )
+    uneven: Annotated[bool, Flat("uneven_experts")] = Field(
+        default=False,
+        description="Whether ranks of inference may hold unlike numbers of experts, some one more than others.",
+    )
+    copies: Annotated[bool, Flat("expert_copies")] = Field(
+        default=False,
+        description="Whether ranks of inference may hold copies of experts that others hold too (redundant_experts).",
     )
 
 

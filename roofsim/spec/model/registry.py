@@ -29,6 +29,7 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "mobilenet": ("mobile", "MobileNetModel"),
     "unet": ("dense_prediction", "UnetModel"),
     "ssd": ("dense_prediction", "SsdModel"),
+    "retinanet": ("detection", "RetinanetModel"),
     "diffusion-unet": ("diffusion", "DiffusionUnetModel"),
     "diffusion-pipeline": ("diffusion_pipelines", "DiffusionPipelineModel"),
     "dit": ("diffusion", "DitModel"),

@@ -22,6 +22,30 @@ def _served(case: ScenarioCase) -> bool:
     return case.workload.phase != "train" and not case.parallel.sequence
 
 
+def _held(case: ScenarioCase) -> Number:
+    """Return the experts that ranks hold together, copies included."""
+    return case.traits.experts + case.point.redundant_experts
+
+
+def _copied(case: ScenarioCase) -> Any:
+    return case.point.redundant_experts > 0
+
+
+def _uneven(case: ScenarioCase) -> bool:
+    """Tell whether some ranks may hold one expert more than others."""
+    return _served(case) and case.engine.experts.uneven
+
+
+def _not_dealt_out(case: ScenarioCase) -> tuple[str, str]:
+    """Say which numbers of ranks share the experts evenly, and how many copies would make this one do so."""
+    expert, copies = case.point.expert, case.point.redundant_experts
+    if not _served(case) or not case.engine.experts.copies:
+        return _not_even("expert", expert, "num_experts", case.traits.experts)
+    what = "num_experts" + (" + redundant_experts" if copies else "")
+    message, hint = _not_even("expert", expert, what, _held(case))
+    return message, f"{hint.rstrip('.')}, or redundant_experts: {-case.traits.experts % expert}."
+
+
 def _width(case: ScenarioCase) -> Number:
     """Return the ranks that split each expert."""
     return expert_tensor_of(case.point)
@@ -81,8 +105,41 @@ EXPERTS: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "expert-divides-experts",
         "parallel.expert",
-        lambda case: _asked(case) & (case.traits.experts % case.point.expert != 0),
-        lambda case: _not_even("expert", case.point.expert, "num_experts", case.traits.experts),
+        lambda case: _asked(case) & (_held(case) % case.point.expert != 0) & (not _uneven(case) or _copied(case)),
+        _not_dealt_out,
+    ),
+    Rule(
+        "expert-of-each-rank",
+        "parallel.expert",
+        lambda case: _asked(case) & (case.point.expert > _held(case)),
+        lambda case: (
+            f"expert {case.point.expert} is more than the {_held(case)} experts: ranks would hold none",
+            f"Use at most {_held(case)}.",
+        ),
+    ),
+    Rule(
+        "redundant-experts-in-training",
+        "parallel.redundant_experts",
+        lambda case: _copied(case) & (case.workload.phase == "train"),
+        lambda _: ("copies of experts belong to inference", "Leave it out."),
+    ),
+    Rule(
+        "redundant-experts-over-ranks",
+        "parallel.redundant_experts",
+        lambda case: _copied(case) & (case.point.expert == 1),
+        lambda case: (
+            f"redundant_experts {case.point.redundant_experts} without expert: one rank holds all experts",
+            "Set parallel.expert, or leave it out.",
+        ),
+    ),
+    Rule(
+        "redundant-experts-of-engine",
+        "parallel.redundant_experts",
+        lambda case: _copied(case) & (not case.engine.experts.copies),
+        lambda case: (
+            f"engine {case.engine.name} does not copy experts",
+            "Leave it out; if yours does, state workload.engine_facts.expert_copies: true.",
+        ),
     ),
     Rule(
         "expert-divides-ranks",

@@ -20,7 +20,7 @@ Number = Any
 #: Fields of a `Point` that are keys of the sections `parallel` and `workload`.
 DEGREES: Final = (
     "tensor", "pipeline", "virtual_stages", "data", "context", "context_heads", "expert", "expert_tensor",
-    "expert_imbalance", "expert_capacity",
+    "expert_imbalance", "redundant_experts", "expert_capacity",
 )  # fmt: skip
 SIZES: Final = (
     "micro_batch_size", "batch_size", "global_batch_size", "sequence_length", "image_size", "num_inference_steps",
@@ -45,6 +45,7 @@ class Point:
     expert: Number = 1
     expert_tensor: Number = None
     expert_imbalance: Number = 1.0
+    redundant_experts: Number = 0
     expert_capacity: Number = None
     micro_batch_size: Number = None
     batch_size: Number = None

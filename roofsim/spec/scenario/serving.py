@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 from roofsim.schema.base import BeforeValidator, Field, model_validator
-from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
+from roofsim.spec.reading.quantity import Bandwidth, Duration, SecondsOrNone
 from roofsim.spec.reading.spoken import Count, count
 from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.scenario.serving_words import Share, Words
@@ -90,8 +90,34 @@ class Disaggregation(Strict):
     )
 
 
-class Serving(Words):
-    """A server with continuous batching. Names are those of the engines, where they have one."""
+class DynamicBatching(Words):
+    """Settings of servers of networks that answer in one pass: names of Triton Inference Server's dynamic batcher."""
+
+    max_batch_size: Count | None = Field(
+        default=None,
+        description="Networks of one pass: requests of the largest batch. Left out: the smallest batch from which larger ones "
+        "bring less than 1 % more throughput.",
+    )
+    max_queue_delay: SecondsOrNone | None = Field(
+        default=None,
+        description="Networks of one pass: how long the oldest request waits for others while the server is idle; 0 if left out.",
+    )
+    latency_bound: Duration | None = Field(
+        default=None,
+        description="Networks of one pass: the answer holds the highest request rate whose latencies keep it: 15 ms.",
+    )
+    latency_percentile: Annotated[float, Field(ge=1.0, lt=100.0)] | None = Field(
+        default=None, description="Percent of the requests that latency_bound holds for; 99 if left out."
+    )
+
+    @classmethod
+    def own(cls) -> tuple[str, ...]:
+        """Return the names of these settings."""
+        return tuple(name for name in DynamicBatching.model_fields if name not in Words.model_fields)
+
+
+class Serving(DynamicBatching):
+    """A server with continuous batching, or with batches of one pass. Names are those of the engines, where they have one."""
 
     arrivals: Literal["poisson", "constant"] | None = Field(
         default=None, description="How requests arrive at a request_rate: poisson if left out."

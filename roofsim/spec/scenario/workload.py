@@ -295,6 +295,11 @@ class Parallel(Strict):
         default=1.0,
         description="Tokens that the busiest expert rank receives, relative to the mean; 1 means balanced routing.",
     )
+    redundant_experts: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=0,
+        description="Copies of experts per layer beside one of each, in inference: num_experts and these are dealt out evenly over "
+        "the expert ranks (EPLB).",
+    )
     expert_capacity: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,
         description="Capacity factor: an expert takes this multiple of its even share of tokens and drops the rest. Default: no "
