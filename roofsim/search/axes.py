@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
-from roofsim.records import dataclass
+from roofsim.records import dataclass, field
+from roofsim.spec import catalog
 from roofsim.spec.engine.facts import groups, names, path_of
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.schema import Gpu, System
@@ -15,14 +16,17 @@ from roofsim.spec.reading.quantity import unit_of
 from roofsim.spec.reading.source import plain
 from roofsim.spec.reading.validate import field_at, keys_at
 from roofsim.spec.scenario.document import SECTIONS, section_path, with_override
+from roofsim.spec.settle.cards import is_counted, read_cards
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roofsim.schema.base import BaseModel
     from roofsim.spec.reading.source import Document
+    from roofsim.spec.settle.cards import Card
 
 
+_GPU: Final = ("hardware", "gpu")
 #: What the paths of ``hardware.override`` begin with.
 _HARDWARE: Final[dict[str, type[BaseModel]]] = {"gpu": Gpu, "system": System}
 
@@ -41,12 +45,15 @@ class Axis:
         What it takes, in order; None: what the scenario has without it.
     unit
         Of what a bare number is; None: the key is no quantity.
+    cards
+        Of an axis of cards: values that say more than a name (``8xa100``, ``dgx-h100``, ``a100{memory.bandwidth=2x}``).
     """
 
     given: str
     path: tuple[str, ...]
     values: tuple[Any, ...]
     unit: str | None = None
+    cards: dict[str, Card] = field(default_factory=dict)
 
     def written(self, value: Any) -> Any:
         """Return a value as a scenario file has it: bare numbers of a quantity are in SI units."""
@@ -61,7 +68,12 @@ class Axis:
         SpecError
             When the key lies below a value that is no mapping.
         """
-        return document if value is None else with_override(document, self.given, self.written(value), self.origin)
+        if value is None:
+            return document
+        card = self.cards.get(value) if isinstance(value, str) else None
+        return (
+            with_override(document, self.given, self.written(value), self.origin) if card is None else card.on(document)
+        )
 
     @property
     def origin(self) -> str:
@@ -157,7 +169,16 @@ def _axis(key: str, values: Any) -> Axis:
     points = tuple(plain(value) for value in values)
     if not points:
         raise SpecError(Problem("has no values", place, hint="Give at least one, or leave the axis out."))
-    return Axis(key, path, points, _unit_of(path))
+    return Axis(key, path, points, _unit_of(path), _cards(points, place) if path == _GPU else {})
+
+
+def _cards(values: tuple[Any, ...], place: Place) -> dict[str, Card]:
+    """Return the values that are more than the name of a card: with a count or changes of its own, or a system."""
+    systems = {*catalog.names("system"), *catalog.aliases("system")}
+    more = [
+        value for value in values if isinstance(value, str) and (is_counted(value) or "{" in value or value in systems)
+    ]
+    return {value: card for value in more for card in read_cards(value, place.source)}
 
 
 def _unknown(path: tuple[str, ...], place: Place) -> Problem | None:

@@ -224,3 +224,19 @@ def test_layouts_are_resolved_as_arrays(monkeypatch):
     assert {"tensor-divides-model", "more-stages-than-layers", "global-batch-multiple"} < set(table.refused())
     for index, said in refused_by_run.items():
         assert (table.reason_code[index], table.reason[index]) == said
+
+
+def test_cards_of_an_axis_are_those_of_a_comparison():
+    cards = ["a100", "8xa100", "dgx-h100", "h100{memory.bandwidth=2x}"]
+    table = roofsim.sweep(TINY, {"gpu": cards, "parallel.tensor": [1, 2]}, figures=["step_time", "memory"])
+    compared = roofsim.compare(TINY, cards)
+    assert table["step_time"][:, 0] == pytest.approx([row.to_dict()["step_time"] for row in compared], rel=1e-9)
+    own = roofsim.run(TINY, gpu="h100", parallel__tensor=2, hardware__override={"gpu.memory.bandwidth": "2x"})
+    assert table["step_time"][3, 1] == pytest.approx(own.step_time, rel=1e-9)
+
+
+def test_a_card_that_cannot_be_read_is_refused_where_it_is_wrong():
+    with pytest.raises(SpecError, match="Did you mean 'bandwidth'"):
+        roofsim.sweep(TINY, {"gpu": ["a100", "h100{memory.bandwidt=2x}"]})
+    table = roofsim.sweep(TINY, {"gpu": ["a100", "h10O"]}, figures="step_time")
+    assert table.feasible.tolist() == [True, False]

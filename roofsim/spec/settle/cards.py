@@ -164,6 +164,11 @@ def read_cards(texts: str | Iterable[str], origin: str = "cards") -> list[Card]:
     return cards
 
 
+def is_counted(text: str) -> bool:
+    """Tell whether a text begins with a number of cards: ``8xa100``."""
+    return _COUNT.match(text.strip()) is not None
+
+
 class _CardReader:
     """Read one text from left to right; `at` is where the next character stands."""
 
