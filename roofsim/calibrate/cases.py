@@ -34,7 +34,7 @@ QUANTITIES: Final = {
 #: Quantities of a server under load.
 SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second", "requests_per_second")
 #: Latencies that a measured rate may have had to keep.
-LATENCIES: Final = ("time_to_first_token", "time_per_output_token")
+LATENCIES: Final = ("time_to_first_token", "time_per_output_token", "end_to_end")
 #: Quantities of memory.
 BYTES: Final = ("allocated_peak", "reserved", "device_total", "parameters")
 

@@ -116,7 +116,8 @@ def _served(case: Case) -> Prediction:
     figures = {**answer["latency"], **answer["throughput"]}
     ends = figures.get(f"{case.quantity}_range")
     if case.bounds is not None:
-        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
+        each = served.plan.output if case.quantity == "requests_per_second" else 1.0
+        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds) / each
         ends = None
     return Prediction(
         case=case,

@@ -1,0 +1,56 @@
+"""Build what beam search adds to a step: scores of all continuations, the best of them, and whose cache each beam goes on with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.graph.ops import Copy, Gather, Sort
+from roofsim.graph.tensor import FP32, INT64, Tensor
+from roofsim.lower.blocks.exchange import whole_vocabulary
+from roofsim.numeric import Real, minimum
+
+if TYPE_CHECKING:
+    from roofsim.lower.blocks.layers import Layers
+    from roofsim.lower.call import Call
+
+#: Continuations that are kept for each beam: those that end leave as many to go on with.
+KEPT: Final = 2.0
+
+
+def choose(layers: Layers, call: Call, logits: Tensor) -> None:
+    """Gather the logits of all ranks to sample from, and, with beams, find the best continuations of each request.
+
+    Parameters
+    ----------
+    logits
+        ``[requests x beams, 1, vocabulary]``.
+    """
+    logits = whole_vocabulary(layers, logits)
+    if not call.searches:
+        return
+    b, (rows, _, vocabulary) = layers.b, logits.shape
+    requests = rows / call.beams
+    with b.scope("beams"):
+        scores = layers.softmax(layers.cast(logits, FP32), logarithm=True)
+        so_far = b.input(b.name("scores"), rows, 1.0, 1.0, dtype=FP32)
+        total = layers.view(layers.add(scores, so_far), "reshape", requests, call.beams * vocabulary)
+        best = b.tensor("best", requests, KEPT * call.beams, dtype=FP32)
+        places = b.tensor("places", requests, KEPT * call.beams, dtype=INT64)
+        b.emit(Sort, "topk", inputs=(total,), outputs=(best, places), function="topk")
+        chosen = b.tensor("chosen", rows, dtype=INT64)
+        b.emit(Gather, "choose", inputs=(places, best), outputs=(chosen,))
+
+
+def held(call: Call, tokens: Real) -> Real:
+    """Return the tokens that the cache of one beam holds, where beams share what they began from."""
+    if not call.shares_beams:
+        return tokens
+    shared = minimum(call.shared_context, tokens)
+    return tokens - shared + shared / call.beams
+
+
+def reordered(layers: Layers, call: Call, cache: Tensor, leaf: str) -> None:
+    """Copy the cache so that each beam goes on with that of the beam it continues, where an engine does not look that up."""
+    if call.searches and call.cache.beams == "copied":
+        out = layers.b.tensor(f"{leaf}.reordered", *cache.shape, dtype=cache.dtype)
+        layers.b.emit(Copy, f"{leaf}.reorder", inputs=(cache,), outputs=(out,), function="clone")
