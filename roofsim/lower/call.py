@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.tensor import BF16, DType
 from roofsim.lower.flavour import Flavour
 from roofsim.lower.shares import Shares, one
+from roofsim.numeric import minimum
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ class Call:
     def shares_beams(self) -> bool:
         """Whether beams read what they began from in one place, each through a table of its own."""
         return self.searches and self.cache.beams == "shared"
+
+    def held(self, tokens: Real) -> Real:
+        """Return the tokens that the cache of one beam holds, where beams share what they began from."""
+        if not self.shares_beams:
+            return tokens
+        shared = minimum(self.shared_context, tokens)
+        return tokens - shared + shared / self.beams
 
     @property
     def cached(self) -> bool:

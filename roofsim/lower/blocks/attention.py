@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
-from roofsim.lower.blocks.beams import held, reordered
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, maximum, minimum, round_up, same
@@ -355,7 +354,10 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
     out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
     out = replace(out, shows_more=call.shares_beams)
     b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
-    reordered(layers, call, out, leaf)
+    if call.searches:
+        from roofsim.lower.blocks.beams import reordered
+
+        reordered(layers, call, out, leaf)
     return out
 
 
@@ -363,7 +365,7 @@ def _cache(call: Call, name: str, shape: tuple[Real, ...]) -> Tensor:
     """Return the cache of ``[batch, tokens, ...]`` and of the batches beside it: whole blocks, where it is paged."""
     batch, tokens, *rest = shape
     block = call.cache.block_size
-    room = held(call, tokens if block is None else round_up(tokens, float(block)))
+    room = call.held(tokens if block is None else round_up(tokens, float(block)))
     return Tensor(name, (batch * call.cached_batches, room, *rest), role=Role.KEY_VALUE_CACHE)
 
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Copy, Gather, Sort
 from roofsim.graph.tensor import FP32, INT64, Tensor
-from roofsim.lower.blocks.exchange import whole_vocabulary
-from roofsim.numeric import Real, minimum
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -18,16 +16,13 @@ KEPT: Final = 2.0
 
 
 def choose(layers: Layers, call: Call, logits: Tensor) -> None:
-    """Gather the logits of all ranks to sample from, and, with beams, find the best continuations of each request.
+    """Find the best continuations of each request.
 
     Parameters
     ----------
     logits
         ``[requests x beams, 1, vocabulary]``.
     """
-    logits = whole_vocabulary(layers, logits)
-    if not call.searches:
-        return
     b, (rows, _, vocabulary) = layers.b, logits.shape
     requests = rows / call.beams
     with b.scope("beams"):
@@ -41,16 +36,8 @@ def choose(layers: Layers, call: Call, logits: Tensor) -> None:
         b.emit(Gather, "choose", inputs=(places, best), outputs=(chosen,))
 
 
-def held(call: Call, tokens: Real) -> Real:
-    """Return the tokens that the cache of one beam holds, where beams share what they began from."""
-    if not call.shares_beams:
-        return tokens
-    shared = minimum(call.shared_context, tokens)
-    return tokens - shared + shared / call.beams
-
-
 def reordered(layers: Layers, call: Call, cache: Tensor, leaf: str) -> None:
     """Copy the cache so that each beam goes on with that of the beam it continues, where an engine does not look that up."""
-    if call.searches and call.cache.beams == "copied":
+    if call.cache.beams == "copied":
         out = layers.b.tensor(f"{leaf}.reordered", *cache.shape, dtype=cache.dtype)
         layers.b.emit(Copy, f"{leaf}.reorder", inputs=(cache,), outputs=(out,), function="clone")

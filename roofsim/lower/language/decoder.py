@@ -9,9 +9,8 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
 from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
-from roofsim.lower.blocks.beams import choose
 from roofsim.lower.blocks.delta_net import delta_layer
-from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.exchange import enter, leave, sample
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.latent import latent_attention, latent_tables
@@ -385,7 +384,7 @@ class _LanguageDecoder:
             if call.trains:
                 self._loss(logits, x)
             else:
-                choose(layers, call, logits)
+                sample(layers, call, logits)
 
     def _loss(self, logits: Tensor, x: Tensor) -> None:
         model, layers = self.model, self.layers

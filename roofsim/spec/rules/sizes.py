@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.spec.rules.beams import BEAMS
 from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.scenario.layout import nearest
 from roofsim.spec.scenario.workload import SERVING
@@ -140,7 +139,6 @@ FOREIGN: Final[tuple[Rule[ScenarioCase], ...]] = (
         lambda case: (f"belongs to phase train, not {case.workload.phase}", "Use batch_size."),
     ),
     *map(_of_generation, _LENGTHS),
-    *BEAMS,
     Rule(
         "sequence-of-images",
         "workload.sequence_length",
