@@ -130,7 +130,7 @@ def _without(rows: Sequence[Row], kind: str, stored: dict[str, files.Stored]) ->
 def _ends(row: Residual, value: float, known: Mapping[str, MeasuredRuns]) -> tuple[float, float]:
     """Return the interval of a row, by the shipped terms beside what a fold leaves."""
     memory = row.case.quantity in BYTES
-    counted = amounts_of(row, known, memory=memory)
+    counted = amounts_of(row, known, predicted=value, memory=memory)
     below, above = spread(parts_of(counted, shipped().ends("memory" if memory else "time")))
     if row.case.quantity in RATES:
         below, above = above, below

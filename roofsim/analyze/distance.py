@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.numeric import divide, maximum, minimum, real
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants.intervals import MeasuredRuns
+from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,8 @@ SERVED: Final = {
 _SAME: Final = {"bf16": "fp16"}
 #: Terms that err alike on all cards that run one scenario with one engine.
 SHARED: Final = ("source", "version", "engine", "family", "experts")
+#: What the terms of an engine's own memory are counted in.
+GIBIBYTE: Final = parse("1 GiB", "B")
 _NOTHING: Final = MeasuredRuns()
 _MEMORY: Final = "memory of "
 
@@ -237,17 +240,23 @@ def time_amounts(traits: RunTraits, intervals: Intervals) -> dict[str, Real]:
     return amounts(traits, intervals.measured)
 
 
-def memory_amounts(traits: RunTraits, figure: str, measured: Mapping[str, MeasuredRuns]) -> dict[str, Real]:
-    """Return how much of each term a figure of memory has: what a tensor takes depends on neither card nor model."""
+def memory_amounts(
+    traits: RunTraits, figure: str, predicted: Real, measured: Mapping[str, MeasuredRuns]
+) -> dict[str, Real]:
+    """Return how much of each term a figure of memory has: what a tensor takes depends on neither card nor model.
+
+    What an engine keeps beside tensors (contexts, libraries, buffers of collectives) has a size of its own, so the less is
+    predicted, bytes, the more it may matter.
+    """
     known = measured.get(traits.regime, _NOTHING)
     apart: dict[str, Real] = {f"{traits.regime.removeprefix(_MEMORY)}_{figure}": 1.0}
     if traits.engine not in known.engines:
-        apart[f"engine_{figure}"] = 1.0
+        apart[f"engine_{figure}"] = np.log1p(divide(GIBIBYTE, predicted))
     if not traits.in_sight:
         apart["source"] = 1.0
     return apart
 
 
-def memory_parts(traits: RunTraits, figure: str, intervals: Intervals) -> dict[str, tuple[Any, Any]]:
-    """Return how far each term alone puts the ends of a figure of memory."""
-    return parts_of(memory_amounts(traits, figure, intervals.measured), intervals.ends("memory"))
+def memory_parts(traits: RunTraits, figure: str, predicted: Real, intervals: Intervals) -> dict[str, tuple[Any, Any]]:
+    """Return how far each term alone puts the ends of a figure of memory that was predicted, bytes."""
+    return parts_of(memory_amounts(traits, figure, predicted, intervals.measured), intervals.ends("memory"))

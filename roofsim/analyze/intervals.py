@@ -110,8 +110,8 @@ def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[Any,
     ends: dict[str, tuple[Any, Any]] = {}
     low = high = memory.components["parameters"] + memory.components["key_value_cache"]
     for name in FIGURES:
-        below, above = spread(memory_parts(traits, name, intervals))
         value = getattr(memory, name)
+        below, above = spread(memory_parts(traits, name, value, intervals))
         lower, upper = around(value, below, above)
         low, high = maximum(low, lower), maximum(high, upper)
         ends[name] = (float(low), float(high)) if is_scalar(low, high) else (low, high)

@@ -8,11 +8,12 @@ from roofsim.analyze.intervals import interval, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve_document
 from roofsim.calibrate.bounded import output_rate_within
-from roofsim.calibrate.cases import BYTES, SERVED
+from roofsim.calibrate.cases import BYTES, REQUESTS, SERVED
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass
 from roofsim.serve.any_model import serve_any
 from roofsim.serve.one_pass.served import ServedPasses
+from roofsim.serve.ranges import rate_range
 from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
 
 def _one_pass(case: Case, served: ServedPasses) -> Prediction:
     """Predict the requests per second of a server of a network that answers in one pass."""
-    if case.quantity != "requests_per_second" or served.steady is None:
+    if case.quantity != REQUESTS or served.steady is None:
         raise NoDataError(served.reason or f"no {case.quantity} of a network that answers in one pass")
     resolved = served.plan.resolved
     return Prediction(
@@ -116,9 +117,10 @@ def _served(case: Case) -> Prediction:
     figures = {**answer["latency"], **answer["throughput"]}
     ends = figures.get(f"{case.quantity}_range")
     if case.bounds is not None:
-        each = served.plan.output if case.quantity == "requests_per_second" else 1.0
+        each = served.plan.output if case.quantity == REQUESTS else 1.0
         figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds) / each
-        ends = None
+    if case.bounds is not None or case.quantity == REQUESTS:
+        ends = rate_range(figures[case.quantity], resolved)
     return Prediction(
         case=case,
         predicted=float(figures[case.quantity]),

@@ -171,7 +171,13 @@ def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
         words.count(rates[f"{name}_tokens_per_second{suffix}"] or 0.0)
         for name, suffix in (("output", ""), ("output", "_per_gpu"), ("input", ""))
     )
-    line = f"{output} output tokens/s ({each} per GPU), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
+    span = served.output_range
+    per = (
+        f"{each} per GPU"
+        if span is None
+        else f"80 % range {words.count(span[0])} .. {words.count(span[1])}, {each} per GPU"
+    )
+    line = f"{output} output tokens/s ({per}), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
     rows.append(("throughput", line))
     share = words.percent(steady.prompt_share)
     rows.append(

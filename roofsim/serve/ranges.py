@@ -19,7 +19,7 @@ def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
 
 
 def rate_range(rate: float, resolved: Resolved) -> tuple[float, float]:
-    """Return the 80 % range of the most requests per second: as far as the time that a token takes then may be off."""
+    """Return the 80 % range of the most requests, or output tokens, per second: as far as the time that they take may be off."""
     low, high = _range(1.0, resolved, "output_tokens_per_second")
     return rate / high, rate / low
 

@@ -137,6 +137,13 @@ class Served(Printed):
         kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
         return {name: costs[name] for name in kept} | each
 
+    @property
+    def output_range(self) -> tuple[float, float] | None:
+        """The 80 % range of the output tokens per second; None in an open loop, where what goes out is what comes in."""
+        if self.steady is None or self.kind == "open":
+            return None
+        return rate_range(self.steady.request_rate * self.plan.output, self.plan.resolved)
+
     def ranges(self) -> dict[str, tuple[float, float] | None]:
         """Return the 80 % ranges of the times to the first token, and per token."""
         steady, resolved = self.steady, self.plan.resolved
@@ -201,7 +208,9 @@ def as_data(served: Served) -> dict[str, Any]:
             "kv_transfer": None if served.workers is None else served.workers.transfer,
         },
         "conditioning": None if served.conditioning is None else served.conditioning.to_dict(),
-        "throughput": None if steady is None else served.rates(steady),
+        "throughput": None
+        if steady is None
+        else served.rates(steady) | {"output_tokens_per_second_range": served.output_range},
         "running": None if steady is None else steady.running,
         "waiting": None if steady is None else steady.waiting,
         "prompt_share": None if steady is None else steady.prompt_share,

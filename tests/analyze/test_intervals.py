@@ -77,9 +77,16 @@ def test_a_regime_that_nobody_measured_has_nothing_behind_it():
 def test_memory_asks_for_the_engine_alone():
     home = replace(HOME, regime="memory of train")
     known = {"memory of train": KNOWN["train"]}
-    assert set(memory_amounts(home, "reserved", known)) == {"train_reserved"}
+    assert set(memory_amounts(home, "reserved", 1e10, known)) == {"train_reserved"}
     other = replace(home, card="h100", engine="jax", family="mamba", in_sight=False)
-    assert set(memory_amounts(other, "reserved", known)) == {"train_reserved", "engine_reserved", "source"}
+    assert set(memory_amounts(other, "reserved", 1e10, known)) == {"train_reserved", "engine_reserved", "source"}
+
+
+def test_what_an_engine_keeps_beside_tensors_matters_more_the_less_is_predicted():
+    other = replace(HOME, regime="memory of train", engine="jax")
+    small, large = (memory_amounts(other, "device_total", size, {})["engine_device_total"] for size in (2e9, 6e10))
+    assert float(small) == pytest.approx(np.log1p(2**30 / 2e9))
+    assert float(small) > 10.0 * float(large)
 
 
 def test_terms_add_in_quadrature_at_each_end():

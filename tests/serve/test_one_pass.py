@@ -117,7 +117,7 @@ def test_times_are_those_of_run():
 
 
 def test_rate_bound_and_plain_data():
-    bound = {"latency_bound": "15 ms", "max_batch_size": 512}
+    bound = {"latency_bound": "15 ms", "max_batch_size": 2048}
     served = roofsim.serve("resnet50", gpu="h100", precision="int8", serving=bound)
     data = json.loads(json.dumps(served.to_dict()))
     most = data["slo"]["max_request_rate"]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.api import resolve_document
-from roofsim.calibrate.cases import SERVED, Case, quantity_of, read_objects
+from roofsim.calibrate.cases import Case, quantity_of, read_objects
 from roofsim.calibrate.predict import predict_case
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass
-from roofsim.serve.answer import serve_document
-from roofsim.spec.scenario.document import load_scenario
 from roofsim_evidence.places import HOME
 
 if TYPE_CHECKING:
@@ -20,7 +17,6 @@ FOLDER: Final = "forecasts"
 FILE: Final = "asked.jsonl"
 KEYS: Final = ("name", "about", "quantity", "scenario")
 REQUIRED: Final = ("name", "about", "scenario")
-_RATE: Final = "output_tokens_per_second"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +73,9 @@ def forecast(asked: Asked) -> dict[str, Any]:
     case = Case(name=asked.name, measured=1.0, quantity=asked.quantity, scenario=asked.scenario)
     try:
         row = predict_case(case)
-        interval = row.interval or _interval_of_rate(case, row.predicted)
     except (SpecError, NoDataError) as error:
         raise SpecError(Problem(error.reason, Place(f"{FOLDER}/{FILE}"), asked.name)) from None
-    if interval is None:
+    if row.interval is None:
         raise SpecError(Problem(f"{asked.quantity} has no interval", Place(f"{FOLDER}/{FILE}"), asked.name))
     return {
         "name": asked.name,
@@ -88,14 +83,5 @@ def forecast(asked: Asked) -> dict[str, Any]:
         "quantity": asked.quantity,
         "scenario": asked.scenario,
         "predicted": row.predicted,
-        "interval": [float(end) for end in interval],
+        "interval": [float(end) for end in row.interval],
     }
-
-
-def _interval_of_rate(case: Case, rate: float) -> tuple[float, float] | None:
-    """Return the interval of the tokens per second of a server: as far as its highest rate may be off."""
-    if case.quantity not in SERVED or case.quantity != _RATE:
-        return None
-    served = serve_document(load_scenario(case.scenario, {}), resolve_document)
-    low, high = served.highest_rate_range
-    return rate * low / served.highest_rate, rate * high / served.highest_rate

@@ -11,6 +11,7 @@ import numpy as np
 from roofsim.spec import catalog
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.folds.kinds import publisher_of
 from roofsim_evidence.intervals.quantiles import BEYOND
 
 if TYPE_CHECKING:
@@ -53,23 +54,35 @@ def _kernels_since(architecture: str) -> float | None:
 
 
 def version_draws(rows: Iterable[Residual]) -> list[float]:
-    """Return, for equal runs under several versions of their software, each version's time over the mean of all, as logarithms."""
-    same: dict[str, dict[str, list[float]]] = {}
+    """Return, for equal runs under several versions of their software, how far each version is from the mean, as logarithms.
+
+    Runs of one publisher with one engine under the same versions on one card are one draw per version, their median: a change of
+    one kernel moves all batch sizes alike.
+    """
+    same: dict[str, dict[str, list[Residual]]] = {}
     for row in rows:
-        scenario = json.loads(json.dumps(row.case.scenario))
-        workload = scenario["workload"]
-        facts = workload.pop("engine_facts", {})
-        facts.pop("library_released", None)
-        workload["engine"] = str(workload.get("engine", "")).partition("@")[0]
-        key = json.dumps([row.case.source, row.case.quantity, scenario, facts], sort_keys=True)
-        same.setdefault(key, {}).setdefault(f"{row.case.year} {row.case.software}", []).append(
-            np.log(row.case.measured)
-        )
-    draws: list[float] = []
+        same.setdefault(_run_of(row), {}).setdefault(f"{row.case.year} {row.case.software}", []).append(row)
+    groups: dict[tuple[str, ...], list[float]] = {}
     for versions in same.values():
-        means = np.array([np.mean(logs) for logs in versions.values()])
-        draws += list(means - means.mean()) if len(means) > 1 else []
-    return draws
+        if len(versions) == 1:
+            continue
+        means = {version: np.mean(np.log([row.case.measured for row in runs])) for version, runs in versions.items()}
+        middle = np.mean(list(means.values()))
+        for version, mean in means.items():
+            one = versions[version][0]
+            key = (publisher_of(one.case), one.traits.engine, one.case.gpu, *sorted(versions), version)
+            groups.setdefault(key, []).append(float(mean - middle))
+    return [float(np.median(logs)) for logs in groups.values()]
+
+
+def _run_of(row: Residual) -> str:
+    """Return what was run, without the age of its software."""
+    scenario = json.loads(json.dumps(row.case.scenario))
+    workload = scenario["workload"]
+    facts = workload.pop("engine_facts", {})
+    facts.pop("library_released", None)
+    workload["engine"] = str(workload.get("engine", "")).partition("@")[0]
+    return json.dumps([row.case.source, row.case.quantity, scenario, facts], sort_keys=True)
 
 
 def ends_of(draws: Sequence[float]) -> tuple[float, float]:

@@ -52,9 +52,13 @@ class ResidualPool:
         return covered(self.sample, below, above)
 
 
-def amounts_of(row: Residual, known: Mapping[str, MeasuredRuns], *, memory: bool) -> Mapping[str, Real]:
-    """Return how much of each term a row has, beside what else was measured."""
-    return memory_amounts(row.traits, row.case.quantity, known) if memory else amounts(row.traits, known)
+def amounts_of(
+    row: Residual, known: Mapping[str, MeasuredRuns], *, predicted: float, memory: bool
+) -> Mapping[str, Real]:
+    """Return how much of each term a row has, beside what else was measured; `predicted` in the unit of what was measured."""
+    if memory:
+        return memory_amounts(row.traits, row.case.quantity, predicted, known)
+    return amounts(row.traits, known)
 
 
 def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> ResidualPool:
@@ -68,7 +72,8 @@ def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> ResidualPool:
         for row in rows:
             # Facts of memory belong to engines, so they stay where a card or a family is left out.
             stays = memory and kind != "source"
-            own = amounts_of(row, everything if stays else known[name_of(row.case)], memory=memory)
+            beside = everything if stays else known[name_of(row.case)]
+            own = amounts_of(row, beside, predicted=row.case.measured / np.exp(row.logs[kind]), memory=memory)
             logs.append(row.logs[kind])
             every.append([float(own.get(name, 0.0)) for name in terms])
     return ResidualPool(

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 BEYOND: Final = 0.5 * (1.0 - NOMINAL_COVERAGE)
 #: Logarithm over which the corner of the loss is rounded, so that it can be searched by its slope.
 CORNER: Final = 0.005
-#: How strongly a scale is held near what was expected of it, in rows' worth of loss, and the spread (logarithm) of expectations.
-WEIGHT, SPREAD = 0.1, 1.0
+#: How strongly each scale is held near what was expected of it, in rows' worth of loss where it is off by one spread (logarithm).
+#: Chosen by the coverage of publishers, cards and families that the widths themselves never saw.
+WEIGHT, SPREAD = 100.0, 1.0
 #: Smallest scale of a search.
 LEAST: Final = 1e-4
+#: Largest scale of a search.
+MOST: Final = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,8 @@ def scales(sample: Sample, expected: Array, *, above: bool) -> Array:
     Bassett, Econometrica 46, 1978), each held to what is expected of it as far as rows leave it open.
     """
     beyond = sample.logs if above else -sample.logs
-    squares, weights = np.square(sample.amounts), sample.weights / sample.weights.sum()
+    rows = float(sample.weights.sum())
+    squares, weights, held = np.square(sample.amounts), sample.weights / rows, WEIGHT * CORNER / rows
 
     def loss(values: Array) -> tuple[float, Array]:
         square = np.exp(2.0 * values)
@@ -73,11 +77,11 @@ def scales(sample: Sample, expected: Array, *, above: bool) -> Array:
         misfit = CORNER * (np.logaddexp(0.0, over) - BEYOND * over)
         slope = BEYOND - expit(over)
         apart = (values - np.log(expected)) / SPREAD
-        total = float(weights @ misfit) + WEIGHT * CORNER * float(apart @ apart) / len(values)
-        gradient = (weights * slope / end) @ squares * square + 2.0 * WEIGHT * CORNER * apart / SPREAD / len(values)
+        total = float(weights @ misfit) + held * float(apart @ apart)
+        gradient = (weights * slope / end) @ squares * square + 2.0 * held * apart / SPREAD
         return total, gradient
 
-    bounds = [(np.log(LEAST), np.log(3.0))] * len(expected)
+    bounds = [(np.log(LEAST), np.log(MOST))] * len(expected)
     best = minimize(loss, np.log(expected), jac=True, method="L-BFGS-B", bounds=bounds)
     fitted: Array = np.exp(best.x)
     return fitted

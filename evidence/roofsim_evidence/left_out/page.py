@@ -44,10 +44,10 @@ def stored_rows(name: str) -> list[Prediction]:
             row = row_of(case, stored[case.name])
             memory = case.quantity in BYTES
             fresh = replace(row, traits=replace(row.traits, in_sight=False))
-            counted = amounts_of(fresh, known.measured, memory=memory)
+            predicted = stored[case.name].shipped
+            counted = amounts_of(fresh, known.measured, predicted=predicted, memory=memory)
             below, above = spread(parts_of(counted, known.ends("memory" if memory else "time")))
             ends = (above, below) if case.quantity in RATES else (below, above)
-            predicted = stored[case.name].shipped
             architecture = row.traits.architecture
             rows.append(
                 Prediction(case=case, predicted=predicted, interval=around(predicted, *ends), architecture=architecture)

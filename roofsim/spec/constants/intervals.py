@@ -14,7 +14,7 @@ from roofsim.spec.strict import Strict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-End = Annotated[float, Field(ge=0.0, le=3.0)]
+End = Annotated[float, Field(ge=0.0, le=10.0)]
 
 
 class Term(Strict):
