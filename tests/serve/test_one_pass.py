@@ -73,6 +73,16 @@ def test_copies_share_a_queue():
     assert shared.mean < 0.7 * sure(one.under(rate / 4.0)).mean
 
 
+@pytest.mark.parametrize("poisson", [True, False])
+def test_a_delay_of_many_batches(poisson):
+    """An idle server that waits for longer than batches take: full ones, or a delay for the first of each."""
+    server = batcher(512, delay=0.05, poisson=poisson)
+    rate = 5_000.0
+    latencies, simulated = sure(server.under(rate)), simulate(server, rate, (50.0,))
+    assert latencies.mean == pytest.approx(simulated.mean, rel=0.1)
+    assert latencies.mean_batch == pytest.approx(simulated.mean_batch, rel=0.1)
+
+
 def test_evenly_spaced_requests_wait_less():
     server = batcher(8)
     rate = at_share(server, 0.8)
