@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import erfc, exp, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import numpy as np
 from roofsim.records import dataclass
 from roofsim.serve.full_steps import alone, full_rate, most_decoding, room_in_step
 from roofsim.serve.load import Load, Steady
+from roofsim.serve.waiting_prompts import log_factorials
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -277,12 +277,6 @@ def _others(trials: float, chance: float) -> tuple[list[float], Array]:
     return [float(number) for number in np.maximum(mean + deviation * away, 0.0)], weights / weights.sum()
 
 
-@lru_cache(maxsize=256)
-def _log_factorials(most: int) -> Array:
-    """Return the logarithms of the factorials of 0, 1, ... `most`."""
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
-
-
 def _binomial(trials: float, chance: float) -> Array:
     """Return the chances of 0, 1, ... successes, up to where nothing is left.
 
@@ -296,7 +290,7 @@ def _binomial(trials: float, chance: float) -> Array:
         certain: Array = np.eye(whole + 1)[whole]
         return certain
     most = min(whole, int(trials * chance + 8.0 * np.sqrt(trials * chance) + 12.0))
-    number, logs = np.arange(most + 1), _log_factorials(whole)
+    number, logs = np.arange(most + 1), log_factorials(whole)
     terms = (
         logs[whole]
         - logs[number]

@@ -10,8 +10,8 @@ from roofsim.numeric import real
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.open_loop import prompts_only
 from roofsim.serve.surface import Passes
+from roofsim.serve.waiting_prompts import prompts_only
 
 if TYPE_CHECKING:
     from roofsim.serve.plan import ServerPlan

@@ -9,21 +9,17 @@ import numpy as np
 from roofsim.kept import remembered
 from roofsim.records import dataclass, replace
 from roofsim.serve import closed_loop
-from roofsim.serve.full_steps import alone, full_rate, room_in_step
+from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.load import Load, Steady
+from roofsim.serve.waiting_prompts import PromptPasses, filled, prompts_only, seconds_beside, shared_steps
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
     from roofsim.serve.timing import Timing
 
 _ROUNDS: Final = 40
-_HALVINGS: Final = 30
-#: Prompts that may wait at once where prompts run first; those of more are counted as so many.
-_WAITING: Final = 96
 #: Of all time, what prompts take at most.
 _ALMOST: Final = 0.999
-#: How late the difference between two estimates of the highest rate comes in: a power of the share of that rate.
-_LATEST: Final = 16.0
 #: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
 _NUMBERS: Final = 33
 #: Places of which the last are never taken.
@@ -38,92 +34,90 @@ def highest_rate(timing: Timing, load: Load) -> float:
     return closed_loop.highest_rate(timing, replace(load, alike=False))
 
 
-def _own_highest(timing: Timing, load: Load) -> float:
-    """Return the requests per second at which all places are taken, as this queue counts them."""
-    most = full_rate(timing, load)
-    if load.checks <= 0.0:
-        return most
-    low, high = 0.0, 1.0 / max(_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        company = _ArrivingPrompts(timing, load, middle)
-        full = company.saturated or middle * _kept(company, load.limit) >= load.limit
-        low, high = (low, middle) if full else (middle, high)
-    return min(low, most)
-
-
-def _kept(company: _ArrivingPrompts, running: float) -> float:
-    """Return the seconds for which a request keeps its place."""
-    timing, load = company.timing, company.load
-    return load.checks * company.step(running) + max(
-        load.tokens / room_in_step(timing, load, running), 1.0
-    ) * timing.step(running, load.context, min(load.tokens, room_in_step(timing, load, running)))
-
-
 def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second of one replica; None where there is none."""
     highest = highest_rate(timing, load)
     if rate >= highest:
         return None
-    asked, rate = rate, _as_counted(timing, load, rate, highest)
-    company = _ArrivingPrompts(timing, load, rate)
-    queue = _Places.of(company, load)
-    running, queued, idle = queue.occupied(load, rate, asked / highest) if poisson else queue.evenly(load, rate)
-    wait_for_room = queued / rate
+    company = _ArrivingPrompts(timing, load, rate, scattered=poisson)
+    places = _Places.of(company, load)
+    taken = places.taken(load, rate, rate / highest) if poisson else places.taken_evenly(load, rate)
+    running, wait_for_room = taken.decoding, taken.queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
-    first, low, high = _first(company, running, idle, step, poisson=poisson)
-    if not poisson:
-        # What takes longer to arrive than the time between two requests arrives in no order.
-        scattered = min(rate * load.request_time, 1.0)
-        first += scattered * (_first(company, running, idle, step, poisson=True)[0] - first)
+    first, low, high = _first(company, taken, step)
     decode = step * load.checks
     return Steady(
         time_to_first_token=load.request_time + wait_for_room + first,
         time_per_output_token=decode / load.outputs if load.outputs > 0.0 else None,
         end_to_end=load.request_time + wait_for_room + first + decode,
-        request_rate=asked,
-        running=asked * decode,
-        waiting=asked * (load.request_time + wait_for_room + first),
+        request_rate=rate,
+        running=rate * decode,
+        waiting=rate * (load.request_time + wait_for_room + first),
         prompt_share=min(max(rate * company.each(running), 0.0), 1.0),
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
 
 
-def _as_counted(timing: Timing, load: Load, rate: float, highest: float) -> float:
-    """Return the rate at which this queue is as far from its limit as the server is from its own.
-
-    The queue for places and the closed loop with all of them taken are two estimates of one limit. Far from it the
-    difference does not matter; where it must, it comes in no faster than that more requests are still more.
-    """
-    difference = _own_highest(timing, load) / highest - 1.0
-    late = min(max(0.9 / max(abs(difference), 2.0**-8) - 1.0, 1.0), _LATEST)
-    return rate * (1.0 + difference * float((rate / highest) ** late))
-
-
 class _ArrivingPrompts:
-    """What prompts that come at a rate add to steps."""
+    """What prompts that come at a rate add to steps; `scattered` ones come at random, others evenly."""
 
-    def __init__(self, timing: Timing, load: Load, rate: float) -> None:
+    def __init__(self, timing: Timing, load: Load, rate: float, *, scattered: bool) -> None:
         self.timing = timing
         self.load = load
         self.rate = rate
-        self.busy = None if timing.mixed else self._busy_times()
+        self.scattered = scattered
+        self.passes = None if timing.mixed else PromptPasses.of(timing, load, rate)
 
     def step(self, running: float) -> float:
-        """Return the mean seconds from one token of a request to the next, prompts of others included."""
-        return self._mixed(running)[0] if self.busy is None else self._first_served(running)
+        """Return the mean seconds from the begin of a step to that of the next, the passes of prompts between them included."""
+        if self.passes is not None:
+            return self.passes.cycle(self.plain(running))
+        return self._shared(running)[0] if self.scattered else self._mixed(running)[0]
+
+    def decode_time(self, running: float) -> float:
+        """Return the mean seconds from the first token of a request to its last."""
+        checks = self.load.checks
+        if self.passes is not None and checks > 0.0:
+            return self.passes.decode_time(self.plain(running), checks)
+        return checks * self.step(running)
+
+    def plain(self, running: float) -> float:
+        """Return the seconds of a step without prompts."""
+        return self.timing.decode_step(running, self.load.context)
 
     def each(self, running: float) -> float:
         """Return the seconds that each prompt adds."""
-        if self.busy is None:
+        if self.passes is None:
             return self._mixed(running)[1]
-        return min(_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
+        return min(seconds_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
 
-    @property
-    def saturated(self) -> bool:
-        """Whether prompts alone are more than the server can do."""
-        return self.busy is not None and bool((self.busy < 0.0).any())
+    def prompt_time(self, running: float) -> float:
+        """Return the mean seconds in which a prompt that comes at random has run, behind those before it."""
+        if self.passes is not None:
+            return self.passes.mean_time(self.plain(running))
+        return self._shared(running)[1]
+
+    def kept(self, running: float) -> float:
+        """Return the seconds for which a request keeps its place."""
+        return self.decode_time(running) + self.prompt_time(running)
+
+    def filling(self, limit: float) -> Array:
+        """Return how far steps are as full as they can be where all places are taken and 1, 2, ... requests wait: from 0 to 1."""
+        if self.load.checks <= 0.0:
+            return np.ones(1)
+        ends = max(limit / self.load.checks, 1.0)
+        numbers: Array = np.arange(np.ceil(ends) + 1.0)
+        if self.passes is None:
+            return np.minimum(numbers[1:] / ends, 1.0)
+        decode = self.timing.decode_step(limit, self.load.context)
+        seconds = np.array([filled(self.timing, self.load, self.rate, decode, float(number)) for number in numbers])
+        gained = seconds[0] - seconds[1:]
+        return np.ones(1) if gained[-1] <= 0.0 else np.maximum.accumulate(np.clip(gained / gained[-1], 0.0, 1.0))
+
+    @remembered
+    def _shared(self, running: float) -> tuple[float, float]:
+        return shared_steps(self.timing, self.load, self.rate, running)
 
     @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
@@ -133,57 +127,30 @@ class _ArrivingPrompts:
             arrivals = self.rate * step
             # Steps with prompts have one at least; Poisson arrivals come with others at times.
             prompts = arrivals / -np.expm1(-arrivals) if arrivals > 0.0 else 1.0
-            each = _beside(self.timing, self.load, running, float(prompts)) / float(prompts)
+            each = seconds_beside(self.timing, self.load, running, float(prompts)) / float(prompts)
             each = min(each, _ALMOST / max(self.rate, 2.0**-100))
             step = 0.5 * (step + plain / (1.0 - self.rate * each))
         return step, each
 
-    def _first_served(self, running: float) -> float:
-        """Return a decode step and the passes behind it: of who came meanwhile, of who came during those, and so on."""
-        assert self.busy is not None
-        plain = self.timing.decode_step(running, self.load.context)
-        chances = _poisson(self.rate * plain, len(self.busy))
-        return plain + float(chances @ self.busy)
 
-    def _busy_times(self) -> Array:
-        """Return the seconds until no prompt is left, beginning with 0, 1, 2, ... of them.
+@dataclass(frozen=True, kw_only=True)
+class _Taken:
+    """The places of a server over time.
 
-        ``V(m) = P(m) + sum of chance(m' arrivals during P(m)) x V(m')``.
-        """
-        numbers = np.arange(_WAITING)
-        passes = np.array([_beside(self.timing, self.load, 0.0, float(number)) for number in numbers])
-        chances = np.array([_poisson(self.rate * seconds, _WAITING) for seconds in passes])
-        chances[:, 0] = 0.0
-        chances[0] = 0.0
-        return _solved(np.eye(_WAITING) - chances, passes)
+    Attributes
+    ----------
+    decoding, queued
+        Requests that decode, and that wait for room, in the mean.
+    idle
+        Share of the time without any.
+    prompt_time
+        Mean seconds of a prompt that comes at random to a server that is not idle, from its place to its first token.
+    """
 
-
-def _solved(system: Array, right: Array) -> Array:
-    """Solve linear equations; negative times where there is no solution, as beyond saturation."""
-    solution: Array = -np.ones(len(right))
-    try:
-        solution[:] = np.linalg.solve(system, right)
-    except np.linalg.LinAlgError:
-        return solution
-    return solution
-
-
-def _poisson(mean: float, most: int) -> Array:
-    """Return the chances of 0, 1, ... arrivals; those of more than there is room for are put on the last."""
-    numbers = np.arange(most)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
-    chances: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
-    chances[-1] += max(1.0 - float(chances.sum()), 0.0)
-    return chances
-
-
-def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
-    """Return the seconds that so many prompts add to decode, in one step or, where they do not fit, in several."""
-    if prompts <= 0.0:
-        return 0.0
-    pieces = max(prompts * load.tokens / room_in_step(timing, load, running), 1.0)
-    filled = pieces * timing.step(running, load.context, prompts * load.tokens / pieces, prompts / pieces)
-    return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
+    decoding: float
+    queued: float
+    idle: float
+    prompt_time: float
 
 
 @dataclass(frozen=True)
@@ -192,56 +159,73 @@ class _Places:
 
     Attributes
     ----------
-    steps, kept
-        Mean seconds of a step, prompts included, and of a place.
+    decoding
+        How many of the requests with a place decode.
+    kept
+        Mean seconds for which a request keeps its place.
     prompts
         Share of the time that prompts add to steps.
+    first
+        Mean seconds of a prompt from its place to its first token.
+    filling
+        How far steps are as full as they can be where 1, 2, ... requests wait for room: from 0 to 1.
     """
 
     numbers: Array
-    steps: Array
+    decoding: Array
     kept: Array
     prompts: Array
+    first: Array
+    filling: Array
 
     @classmethod
     def of(cls, company: _ArrivingPrompts, load: Load) -> _Places:
         """Price steps at some numbers of requests, and put the others between them."""
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
-        seconds = [company.step(float(number)) for number in some]
-        places = [_kept(company, float(number)) for number in some]
-        plain = [company.timing.decode_step(float(number), load.context) for number in some]
-        shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
+        seconds, kept, decode, plain, first = (
+            np.array([price(float(number)) for number in some])
+            for price in (company.step, company.kept, company.decode_time, company.plain, company.prompt_time)
+        )
+        shares = np.clip(1.0 - plain / seconds, 0.0, _ALMOST)
+        # With so many in a step some more have a place: those whose prompts run, or who wait for their first step.
+        taken = some * kept / (load.checks * seconds) if load.checks > 0.0 else some
         numbers: Array = np.arange(1.0, limit + 1.0)
-        return cls(numbers, *(np.interp(numbers, some, values) for values in (seconds, places, shares)))
+        decoding, places, prompts, firsts = (
+            np.interp(numbers, taken, of) for of in (decode / kept, kept, shares, first)
+        )
+        return cls(
+            numbers=numbers,
+            decoding=numbers * decoding,
+            kept=places,
+            prompts=prompts,
+            first=firsts,
+            filling=company.filling(float(limit)),
+        )
 
-    def _decoding(self, load: Load) -> Array:
-        """Return how many of the requests with a place decode."""
-        decoding: Array = self.numbers * load.checks * self.steps / self.kept
-        return decoding
-
-    def evenly(self, load: Load, rate: float) -> tuple[float, float, float]:
-        """Return as `occupied`, where requests come evenly: their number does not vary."""
+    def taken_evenly(self, load: Load, rate: float) -> _Taken:
+        """Return the places taken where requests come evenly: their number does not vary."""
         if load.checks <= 0.0:
-            return 0.0, 0.0, max(1.0 - rate * float(self.kept[0]), 0.0)
+            idle = max(1.0 - rate * float(self.kept[0]), 0.0)
+            return _Taken(decoding=0.0, queued=0.0, idle=idle, prompt_time=float(self.first[0]))
         mean = 1.0
         for _ in range(_ROUNDS * 2):
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
-        return float(np.interp(mean, self.numbers, self._decoding(load))), 0.0, max(1.0 - mean, 0.0)
+        decoding, first = (float(np.interp(mean, self.numbers, of)) for of in (self.decoding, self.first))
+        return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0), prompt_time=first)
 
-    def occupied(self, load: Load, rate: float, full: float) -> tuple[float, float, float]:
-        """Return the mean requests that decode, that wait for room, and the share of time without any.
+    def taken(self, load: Load, rate: float, full: float) -> _Taken:
+        """Return the places taken by requests that come at random.
 
         `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
         as it has tokens, and as many come as fit in a step's seconds; their number is a birth and death process ``p(n) =
         p(n-1) x rate x kept / n``. Prompts make steps longer, longer steps bring more prompts: arrivals come in bunches, whose
         variance is 1 / (1 - share of prompts)^2 times that of single ones (a branching process), while the more alike requests
         are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much more
-        variance, around the same mean; its density is the smaller the larger the variance is, so that it jumps where requests
-        begin to wait for room.
+        variance, around the same mean.
         """
         if load.checks <= 0.0:
-            return self.evenly(load, rate)
+            return self.taken_evenly(load, rate)
         squared = min(load.variation, 1.0) ** 2
         bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
         # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
@@ -249,77 +233,63 @@ class _Places:
         shift = 0.5 * (bunched - 1.0) * np.clip(1.0 - gain, 0.0, 1.0)
         rises = np.log(rate * self.kept / (self.numbers + shift)) / bunched
         logs = np.concatenate([[0.0], np.cumsum(rises)]) - np.log(np.concatenate([bunched[:1], bunched]))
-        weights = np.exp(logs - logs.max())
-        # Who waits for room makes no step longer, and is let in when somebody leaves: that varies less.
-        waiting = 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
-        ratio = min(full, 1.0 - 2.0**-20) ** (1.0 / waiting)
-        edge = float(weights[-1] * bunched[-1]) / waiting
-        beyond = edge * ratio / (1.0 - ratio)  # all states with requests that wait for room
-        total = float(weights.sum()) + beyond
-        decoding = self._decoding(load)
-        running = (float(weights[1:] @ decoding) + beyond * float(decoding[-1])) / total
-        return running, beyond / (1.0 - ratio) / total, float(weights[0]) / total
+        tail, waiting = self._beyond(load, rate, full, float(logs[-1]))
+        highest = max(float(logs.max()), float(tail.max()))
+        weights, beyond = np.exp(logs - highest), np.exp(tail - highest)
+        beyond[-1] /= 1.0 - full ** (1.0 / self._scatter(load))  # the last stands for all further ones
+        busy = weights[1:].copy()
+        busy[-1] += beyond.sum()
+        total = float(weights[0] + busy.sum())
+        return _Taken(
+            decoding=float(busy @ self.decoding) / total,
+            queued=float(beyond @ waiting) / total,
+            idle=float(weights[0]) / total,
+            prompt_time=float(busy @ self.first) / float(busy.sum()),
+        )
+
+    def _scatter(self, load: Load) -> float:
+        """Return the variance of those that wait for room: they make no step longer, and come and go one by one."""
+        squared = min(load.variation, 1.0) ** 2
+        return 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
+
+    def _beyond(self, load: Load, rate: float, full: float, last: float) -> tuple[Array, Array]:
+        """Return the logarithms of the weights of 1, 2, ... requests that wait for room, and these numbers.
+
+        Work that waits varies no more at the limit than below it, and a request that waits has all of its work before it,
+        one with a place the rest of its decode steps: so much more often is there one more that waits than one more with a
+        place. Where more wait than leave in a step, steps have as many prompts as places; where fewer, as many as come.
+        """
+        squared = min(load.variation, 1.0) ** 2
+        numbers: Array = np.arange(1.0, len(self.filling) + 1.0)
+        few = np.log(rate * float(self.kept[-1]) / float(self.numbers[-1]))
+        rises = (few + (np.log(full) - few) * self.filling) / self._scatter(load)
+        work = 2.0 / (1.0 - float(self.prompts[-1])) / (1.0 + squared)
+        waiting = numbers.copy()
+        ratio = full ** (1.0 / self._scatter(load))
+        waiting[-1] += ratio / (1.0 - ratio)
+        return last + np.log(work) + np.cumsum(rises), waiting
 
 
-def _first(
-    company: _ArrivingPrompts, running: float, idle: float, step: float, *, poisson: bool
-) -> tuple[float, float, float]:
+def _first(company: _ArrivingPrompts, taken: _Taken, step: float) -> tuple[float, float, float]:
     """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
 
-    Who comes to an idle server begins at once; else waits for the end of a step (long steps are met more often), then has
-    a step together with those who came meanwhile, as far as they fit in it, and with the requests that decode.
+    Who comes to an idle server begins at once; else waits for the end of a step, and has the next ones with those who came
+    meanwhile, as far as they fit in, and with the requests that decode. Arrivals see what is there over time.
     """
     timing, load, rate = company.timing, company.load, company.rate
-    decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
+    decoding = taken.decoding / max(1.0 - taken.idle, 2.0**-20) if load.checks else 0.0
     room = room_in_step(timing, load, decoding)
     lone = alone(timing, load, 0.0, room)
-    beside = alone(timing, load, decoding, room)
-    each = company.each(decoding)
-    full = timing.step(decoding, load.context, room, room / load.tokens)
-    service = load.tokens / room * full
-    # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
-    # The prompt in progress is part of the step that is waited for; those behind it are not.
-    busy_share = min(rate * service, 1.0 - 2.0**-10)
-    queue = 0.5 * busy_share * (service / (1.0 - busy_share) - min(service, full)) * min(load.tokens / room, 1.0)
-    if not poisson:
-        queue = 0.0
     if load.checks <= 0.0:
-        even = not poisson and rate * lone <= 1.0
+        even = not company.scattered and rate * lone <= 1.0
         mean = lone if even else prompts_only(timing, load, rate, lone)
         return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
-    if timing.mixed:
-        spread = each**2 * rate * step / (1.0 - (rate * each) ** 2) if poisson else 0.0
-        interval = (step**2 + spread) / step
-        wait = 0.5 * interval
-    else:
-        plain, share = timing.decode_step(decoding, load.context), min(rate * each, 1.0)
-        interval = share * lone + (1.0 - share) * plain
-        wait = 0.5 * interval
-    others = min(rate * interval, max(room / load.tokens - 1.0, 0.0)) if poisson else 0.0
-    busy = wait + beside + others * each + queue
-    mean = idle * lone + (1.0 - idle) * busy
-    return mean, lone, max(mean, busy + 2.0 * (queue + wait))
-
-
-def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
-    """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
-
-    The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
-    """
-    most = max(int(load.budget // load.tokens), 1)
-    taken = [
-        lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
-        for waiting in range(_WAITING)
-    ]
-    moves = np.zeros((_WAITING, _WAITING))
-    for waiting in range(1, _WAITING):
-        left = max(waiting - most, 0)
-        moves[waiting, left:] = _poisson(rate * taken[waiting], _WAITING - left)
-    idle = moves[:, 0].copy()  # then the next prompt begins alone
-    moves[:, 1] += moves[:, 0]
-    chain = moves[1:, 1:]
-    system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
-    share = _solved(system, np.eye(_WAITING - 1)[-1])
-    seconds = np.array(taken[1:])
-    present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
-    return present / float(share @ (seconds + idle[1:] / rate)) / rate
+    beside = alone(timing, load, decoding, room)
+    busy = taken.prompt_time
+    if not company.scattered:
+        plain, share = timing.decode_step(decoding, load.context), min(rate * company.each(decoding), 1.0)
+        evenly = beside + 0.5 * (step if timing.mixed else share * lone + (1.0 - share) * plain)
+        # What takes longer to arrive than the time between two requests arrives in no order.
+        busy = evenly + min(rate * load.request_time, 1.0) * max(busy - evenly, 0.0)
+    mean = taken.idle * lone + (1.0 - taken.idle) * busy
+    return mean, lone, max(mean, busy + 2.0 * (busy - beside))

@@ -215,6 +215,33 @@ def test_open_loop_up_to_the_highest_rate(vllm, share):
     assert sure(estimate).end_to_end == pytest.approx(simulated.end_to_end, rel=0.10)
 
 
+#: Engine, model, card, tensor, prompt and output length, how output lengths vary, options.
+SERVERS: list[tuple[str, str, str, int, int, int, float, dict[str, Any]]] = [
+    ("sglang", "llama3-8b", "h100", 1, 300, 64, 0.5, {}),
+    ("sglang", "llama3-8b", "a100", 1, 1000, 32, 1.0, {}),
+    ("sglang", "llama3-70b", "h100", 4, 2000, 300, 0.1, {}),
+    ("vllm", "llama3-8b", "h100", 1, 4000, 256, 0.5, {}),
+    ("tensorrt-llm", "llama3-8b", "h100", 1, 300, 64, 0.5, {}),
+    ("tensorrt-llm", "mixtral-8x7b", "h100", 2, 1000, 200, 0.3, {}),
+    ("llama.cpp", "llama3-8b", "rtx4090", 1, 1000, 256, 0.5, {"precision": "q4_k_m", "serving": {"parallel": 16}}),
+]
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=lambda server: f"{server[0]} {server[1]} {server[4]}+{server[5]}")
+@pytest.mark.parametrize("share", [0.7, 0.9])
+def test_open_loop_of_any_server(server, share):
+    engine, model, gpu, tensor, prompt, output, variation, options = server
+    sizes = {"prompt_length": prompt, "output_length": output}
+    one = served(model, gpu=gpu, engine=engine, tensor=tensor, gpus=tensor, **sizes, **options)
+    load = replace(one.load, variation=variation, alike=False)
+    rate = share * open_loop.highest_rate(one.timing, load)
+    estimate = open_loop.steady_state(one.timing, load, rate, poisson=True)
+    requests = 6000 if share < 0.8 else 20_000
+    simulated = simulate(one.timing, load, float(prompt), rate=rate, variation=variation, requests=requests)
+    assert sure(estimate).time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.10)
+    assert sure(estimate).time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.85, 0.95, 0.97])
 @pytest.mark.parametrize(
