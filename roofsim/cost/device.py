@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
 ON_BOTH: Final = ("fp32", "fp64")
+SIXTEEN_BIT: Final = ("bf16", "fp16")
 #: Number format -> the constant that says its energy per FLOP against one of 16 bits.
 WIDTHS: Final = {
     "fp8": "width_energy_8_bit", "int8": "width_energy_8_bit", "fp6": "width_energy_6_bit", "fp4": "width_energy_4_bit",
@@ -73,6 +74,8 @@ class Device:
         Generation of this engine's attention kernels; None: not stated.
     old_tiles
         Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
+    exponentials
+        Exponentials that a compute unit takes per clock, against the usual number.
     pace
         Speed of kernels against those of a mature library.
     power
@@ -99,6 +102,7 @@ class Device:
     attention_effort: float
     host: HostTimes
     old_tiles: bool = False
+    exponentials: Real = 1.0
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -156,6 +160,12 @@ class Device:
         """Return the speed of a generation of attention kernels against the usual ones of the architecture."""
         return self.architecture.attention_generations.get(generation or "", 1.0)
 
+    def attention_format(self, math: str) -> str:
+        """Return the format in which the share of fused attention is stated: 16 bits where nobody stated one of 8."""
+        table = self.architecture.attention
+        wide = [name for name in SIXTEEN_BIT if name in table]
+        return math if math in table or WIDTHS.get(math) != WIDTHS["fp8"] or not wide else wide[0]
+
     def attention_share(self, math: str, generation: str | None) -> Real:
         """Return the share of the dense peak that fused attention kernels of a generation reach on this architecture.
 
@@ -165,6 +175,7 @@ class Device:
             When the architecture states none.
         """
         table = self.architecture.attention
+        math = self.attention_format(math)
         if math not in table:
             raise NoDataError(
                 f"architecture {self.architecture.name} states no achieved fraction of fused attention for {math}; "
@@ -274,6 +285,9 @@ def device_of(
         attention_effort=_attention_effort(attention, architecture, constants.physics["attention_effort"]),
         pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
+        exponentials=1.0
+        if gpu.exponentials_per_clock is None
+        else real(gpu.exponentials_per_clock) / constants.physics["usual_exponentials"],
         old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
         host=host,
     )

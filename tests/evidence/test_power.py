@@ -13,8 +13,9 @@ from roofsim.spec.constants.kernels import shipped
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim_evidence.kernels.power import best_product, energies_text, held_back, long_products, matrix_energies
 from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.multi_gpu.energy import GRID, PricedEnergies
 from roofsim_evidence.steps.cases import load_cases
-from roofsim_evidence.steps.fit import MATRIX
+from roofsim_evidence.steps.fit import MATRIX, free_paths
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,21 @@ def test_cards_of_one_chip_differ_as_measured_where_their_power_does():
     ]
     assert len(logs) >= 8
     assert abs(np.mean(logs)) < np.log(1.055)
+
+
+def test_an_energy_that_steps_do_not_tell_is_that_of_single_kernels():
+    """Below watts over the peak no product is held: every energy there fits as well."""
+    cases, flat = tuple(load_cases()[:4]), np.log(np.maximum(np.array(GRID), 1.0))
+    steps = PricedEnergies(1.28e-12, 1.65e-12, cases, np.tile(flat, (4, 1)))
+    assert steps.fitted() == pytest.approx(1.28e-12, rel=0.02)
+    told = PricedEnergies(1.28e-12, 1.65e-12, cases, np.tile(np.log(np.array(GRID) / 0.85), (4, 1)))
+    assert told.fitted() == pytest.approx(0.85 * 1.28e-12, rel=0.02)
+
+
+def test_the_energy_of_a_byte_leaves_streams_of_fast_memory_their_bandwidth():
+    """A B200 streams its 8 TB/s at about its 1,000 W: at 299 pJ in the 7 nm class it took 1,600 W, and a H200 1,130 of 700 W."""
+    byte = shipped().energy.byte
+    assert "energy.byte" not in free_paths(shipped())
+    for gpu, bandwidth, watts in (("B200", 8.0e12, 1000.0), ("H200", 4.8e12, 700.0)):
+        architecture = architecture_of(Group(gpu, "gemm", "bf16", ""))
+        assert byte * architecture.process_energy**0.5 * bandwidth < 1.15 * watts, gpu

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.optimize import minimize_scalar
 
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
 from roofsim.records import dataclass, replace
+from roofsim.spec.constants.kernels import shipped as shipped_constants
 from roofsim.units import humanize
 from roofsim_evidence.kernels.power import architecture_file
 
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
+    from roofsim.spec.hardware.architecture import Architecture
     from roofsim.spec.resolve import Resolved
 
-#: How far a fit may go from the shipped energy, as a factor, at what factors steps are priced, and how closely it is searched for.
+#: How far a fit may go from the shipped energy, as a factor, at what factors steps are priced, and how many energies are tried.
 RANGE: Final = (0.7, 1.4)
 GRID: Final = (0.7, 0.85, 1.0, 1.18, 1.4)
-CLOSE: Final = 0.005
+TRIED: Final = 141
+#: Energies whose misfit is by no more than this share larger than the least one fit as well as it does. Below the energy at which
+#: a card can hold its full clock all do: there the energy of single kernels decides.
+AS_WELL: Final = 0.01
 #: Logarithmic error from which a step counts by its error and no longer by the square of it.
 SOFT: Final = 0.02
 #: Sources whose steps an architecture needs: those of one cannot tell an energy from what its own software does.
@@ -50,11 +54,14 @@ class PricedEnergies:
     ----------
     shipped
         The energy that the architecture's file states, joules.
+    single
+        The energy of a 16-bit FLOP of long single kernels at full clock, joules.
     logs
         Predicted over measured, as logarithms: a row for each step, a column for each of `GRID`.
     """
 
     shipped: float
+    single: float
     cases: tuple[Case, ...]
     logs: Array
 
@@ -64,15 +71,19 @@ class PricedEnergies:
         return len({case.source for case in self.cases})
 
     def fitted(self, left_out: Callable[[Case], bool] = lambda _: False) -> float | None:
-        """Return the energy that fits the steps best, of those that are not left out; None where none is left."""
+        """Return the energy that fits the steps best, of those that are not left out; None where none is left.
+
+        Of energies that fit as well as the best it is the one nearest to that of single kernels.
+        """
         kept = np.array([not left_out(case) for case in self.cases], dtype=bool)
         if not kept.any():
             return None
         curves = PchipInterpolator(np.log(GRID), self.logs[kept], axis=1)
-        best = minimize_scalar(
-            lambda factor: _misfit(curves(np.log(factor))), bounds=RANGE, method="bounded", options={"xatol": CLOSE}
-        )
-        return float(f"{self.shipped * float(best.x):.{DIGITS}g}")
+        factors = np.geomspace(*RANGE, TRIED)
+        misfits = np.array([_misfit(curves(np.log(factor))) for factor in factors])
+        good = factors[misfits <= misfits.min() * (1.0 + AS_WELL)]
+        nearest = good[np.argmin(np.abs(np.log(good * self.shipped / self.single)))]
+        return float(f"{self.shipped * float(nearest):.{DIGITS}g}")
 
 
 def priced(cases: Iterable[Case]) -> dict[str, PricedEnergies]:
@@ -90,8 +101,15 @@ def priced(cases: Iterable[Case]) -> dict[str, PricedEnergies]:
         logs = [
             [np.log(_seconds(resolved, shipped * factor) / case.measured) for factor in GRID] for case, resolved in mine
         ]
-        priced[name] = PricedEnergies(shipped, tuple(case for case, _ in mine), np.array(logs))
+        single = single_energy(mine[0][1].architecture)
+        priced[name] = PricedEnergies(shipped, single, tuple(case for case, _ in mine), np.array(logs))
     return priced
+
+
+def single_energy(architecture: Architecture) -> float:
+    """Return the joules of a 16-bit FLOP of long single kernels at full clock, as `evidence fit kernels` found them."""
+    own = architecture.matrix_energy.get("16-bit")
+    return shipped_constants().energy.tensor16 * architecture.process_energy if own is None else own
 
 
 def with_energy(resolved: Resolved, energy: float) -> Resolved:

@@ -36,7 +36,6 @@ IN_PARTS: Final = "tf32"
 #: Arithmetic in which attention was measured, the usual one first; a cache of 8 bits for queries of 16.
 ATTENDED: Final = ("16-bit", "fp8")
 NARROW_CACHE: Final = "bf16_kvfp8"
-SIXTEEN_BIT: Final = ("bf16", "fp16")
 #: The class of kernels by which queries and keys move.
 CLASS: Final = "attention"
 #: Kernels that PyTorch chooses inside of `scaled_dot_product_attention`, as `Attention.kernel` names them, and what they are.
@@ -168,7 +167,8 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         floor = device.architecture.kernel_floor
         numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
         numbers["sharpness"] = device.constants.physics["attention_corner"]
-    constants = PrefillConstants(floor=0.0, **(numbers | {"compute": share * shape.factor}))
+    own: dict[str, Real] = {"compute": share * shape.factor, "softmax": numbers["softmax"] * _scores(shape, device)}
+    constants = PrefillConstants(floor=0.0, **(numbers | own))
     compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
     if shape.backward is not None:
         more, traffic = shape.backward
@@ -180,11 +180,18 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
 
 def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:
     """Return the arithmetic in which the share of kernels with such products is stated, and its operations per clock and unit."""
-    if arithmetic_of(math) != ATTENDED[1]:
-        return math, per_clock
-    wide = next(name for name in SIXTEEN_BIT if name in device.architecture.attention)
-    peak, _ = device.rate(wide)
-    return wide, card(device, peak).per_clock
+    stated = device.attention_format(math)
+    return (math, per_clock) if stated == math else (stated, card(device, device.rate(stated)[0]).per_clock)
+
+
+def _scores(shape: Attend, device: Device) -> Real:
+    """Return how long units take for the exponentials of a score, against those of the architecture's usual ones.
+
+    A backward kernel takes one exponential for `more` times the products of a forward one: the rest of what its products wait for
+    stays.
+    """
+    more = 1.0 if shape.backward is None else shape.backward[0]
+    return 1.0 - (1.0 - 1.0 / device.exponentials) / more
 
 
 def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:

@@ -22,7 +22,8 @@ class Architecture(Strict):
     description: str = ""
     measured: bool = Field(description="Whether kernels of this architecture stand behind the numbers.")
     attention: dict[str, Fraction] = Field(
-        description="Fused attention kernels, forward and backward: share of the dense peak by number format."
+        description="Fused attention kernels, forward and backward: share of the dense peak by number format; 8 bits left out: "
+        "their products take half of those of 16 bits, and their scores as long."
     )
     attention_generations: dict[str, Fraction] = Field(
         default_factory=dict,

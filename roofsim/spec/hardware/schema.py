@@ -86,6 +86,11 @@ class Gpu(Strict):
     vector_peak: dict[str, FlopRate] = Field(
         default_factory=dict, description=f"Rate of the ordinary units by type ({', '.join(VECTOR_TYPES)})."
     )
+    exponentials_per_clock: Annotated[float, Field(gt=0.0, le=1024.0)] | None = Field(
+        default=None,
+        description="Exponentials that the special-function units of a compute unit take per clock, where they are more or fewer "
+        "than its architecture's usual ones (usual_exponentials of `roofsim show physics`).",
+    )
     sparsity: Annotated[float, Field(ge=1.0, le=4.0)] | None = Field(
         default=None, description="Factor of the maker's sparse figures over these dense ones."
     )
