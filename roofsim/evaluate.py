@@ -344,6 +344,8 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
         fabric = fabric.at_datasheet_rates()
     if not mechanisms.shared_nics:
         fabric = replace(fabric, shares_nics=False)
+    if not mechanisms.hashed_flows:
+        fabric = replace(fabric, hashes_flows=False)
     return Messages(
         fabric=fabric,
         silent=mechanisms.silent,

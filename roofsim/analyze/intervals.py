@@ -35,6 +35,11 @@ FIGURES: Final = ("allocated_peak", "reserved", "device_total")
 UNKNOWN_HOST: Final = (
     "Whether cards of this host reach one another directly is not known; hardware/constants/links.yaml: staged"
 )
+#: Why steps over networks that hash flows are wider.
+UNKNOWN_FLOWS: Final = (
+    "How many flows share links of this network, or whether it spreads packets, is not known; "
+    "hardware/constants/links.yaml: flows"
+)
 
 
 def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]:
@@ -52,7 +57,7 @@ def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str,
     full = where(crowded, 1.0, 0.0)
     if not (isinstance(full, float) and full == 0.0):
         counted["crowded"] = full
-    return parts_of(counted, intervals.ends("time")) | _unknown_host(evaluation)
+    return parts_of(counted, intervals.ends("time")) | _unknown_host(evaluation) | _unknown_flows(evaluation)
 
 
 def _unknown_host(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:
@@ -72,6 +77,27 @@ def _unknown_host(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:
     return {"unknown_host": (0.0, longer) if direct else (shorter, 0.0)}
 
 
+def _unknown_flows(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:
+    """Return how much shorter and longer a step may be, as logarithms, where flows meet on links of the network.
+
+    How many flows a library opens, and whether switches spread their packets, is the cluster's: with the fewest that are plausible
+    traffic takes longer, with packets spread no longer than one link's share.
+    """
+    share = evaluation.step.waits.get("inter_node_link", 0.0) / evaluation.step.step
+    if is_scalar(share) and share == 0.0:
+        return {}
+    from roofsim.cost.links.congestion import crowding  # one node needs no network
+    from roofsim.spec.constants.links import shipped_links
+
+    system = evaluation.resolved.system
+    network = shipped_links().network(system.network)
+    if network.flows is None:
+        return {}
+    links = evaluation.resolved.gpus / system.gpus_per_node * max(system.nics_per_node or 1, 1)
+    taken, most = crowding(links, network.flows), crowding(links, network.flows_least)
+    return {"unknown_flows": (-np.log1p(share * (1.0 / taken - 1.0)), np.log1p(share * (most / taken - 1.0)))}
+
+
 def around(value: Real, below: Real, above: Real) -> tuple[Any, Any]:
     """Return the ends of an interval around a value."""
     low, high = value * np.exp(-below), value * np.exp(above)
@@ -82,6 +108,7 @@ def interval_rows(parts: Mapping[str, tuple[Any, Any]]) -> list[dict[str, Any]]:
     """Return a row for each term that made the interval of a step: what, how far it puts the ends alone, and why."""
     terms = {name: f"{term.meaning} {term.source}" for name, term in shipped().time.items()}
     terms["unknown_host"] = UNKNOWN_HOST
+    terms["unknown_flows"] = UNKNOWN_FLOWS
     rows = []
     for name, (below, above) in parts.items():
         if float(below) or float(above):

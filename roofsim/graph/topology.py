@@ -54,6 +54,8 @@ class NodeShape:
         All NICs together; 0: none.
     bridged
         GPUs of a group that links of their own join, where not all of the node are; 0: all are.
+    behind
+        GPUs behind one PCIe switch, which share a link to their host; 1: each has its own.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class NodeShape:
     sockets: int
     dies: int = 1
     bridged: int = 0
+    behind: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,10 @@ class Topology:
 
         first = _among(self._joined, ranks)
         return len(first) > 0 and nx.is_connected(first)
+
+    def same_switch(self, ranks: int) -> bool:
+        """Tell whether the first GPUs hang on one PCIe switch."""
+        return self.shape.behind > 1 and ranks <= self.shape.behind
 
     def same_socket(self, ranks: int) -> bool:
         """Tell whether the first GPUs hang on one processor."""
@@ -110,7 +117,10 @@ class Topology:
 
     def _host_edges(self, ranks: int) -> Iterator[tuple[Vertex, Vertex]]:
         for rank in range(ranks):
-            yield ("gpu", rank), ("host", _socket(self.shape, rank))
+            port = _port(self.shape, rank)
+            yield ("gpu", rank), port
+            if port[0] == "pcie" and not self.same_switch(ranks):
+                yield port, ("host", _socket(self.shape, rank))
 
     def verify(self) -> None:
         """Check the graph against what was stated.
@@ -196,11 +206,19 @@ def _socket(shape: NodeShape, rank: int) -> int:
     return rank // -(-shape.gpus // shape.sockets)
 
 
+def _port(shape: NodeShape, rank: int) -> Vertex:
+    """Return what a GPU's host link leads to: a processor, or a PCIe switch."""
+    return ("host", _socket(shape, rank)) if shape.behind == 1 else ("pcie", rank // shape.behind)
+
+
 def _host_edges(shape: NodeShape) -> list[Edge]:
-    """Return the links of GPUs to their host processors, and between these (wide enough for all of them)."""
+    """Return the links of GPUs to their host processors or PCIe switches, of these, and between processors (wide enough)."""
     if shape.host == 0.0:
         return [(("gpu", rank), ("host", 0), shape.link or 1.0) for rank in range(shape.gpus)]
-    edges: list[Edge] = [(("gpu", rank), ("host", _socket(shape, rank)), shape.host) for rank in range(shape.gpus)]
+    edges: list[Edge] = [(("gpu", rank), _port(shape, rank), shape.host) for rank in range(shape.gpus)]
+    if shape.behind > 1:
+        firsts = range(0, shape.gpus, shape.behind)
+        edges += [(_port(shape, rank), ("host", _socket(shape, rank)), shape.host) for rank in firsts]
     used = _socket(shape, shape.gpus - 1) + 1
     return [*edges, *((("host", 0), ("host", other), shape.host * shape.gpus) for other in range(1, used))]
 

@@ -40,6 +40,8 @@ class Mechanisms:
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
     noise: bool = True
     """Nodes that meet wait for the slowest of them; off: all take the same time."""
+    hashed_flows: bool = True
+    """Flows meet on links of networks that hash them; off: all links carry the same."""
     silent: Callable[[Any], bool] | None = None
     """Tells of a collective whether it takes no time; None: all take theirs."""
     idle: Callable[[Any], bool] | None = None

@@ -141,7 +141,6 @@ ALLOWED: dict[str, set[str | float]] = {
     "schedule/pipeline/makespan.py": {"MOST_ELEMENTS"},
     "schedule/pipeline/simulation.py": {"ALIKE", "AT_ONCE", "MEASURED", "MOST_WORK", "PATHS", "SETTLED", "WEIGHT_SHARE", 3},
     "schedule/staged.py": {"_HALVINGS"},
-    "schedule/surroundings.py": {"_PIECES", "_REACH"},
     "search/families.py": {"MOST_RESOLVED"},
     "search/fitting/candidates.py": {"MULTIPLES", "_CARDS", "_SHORTER", "_SHORTEST"},
     "search/fitting/changes.py": {"MOST_TOGETHER", "MOST_TRIED"},

@@ -47,7 +47,11 @@ def text_of(links: Links, fitted: dict[str, str]) -> str:
 
 def _flow(part: BaseModel, section: str = "") -> str:
     pairs = ((name, getattr(part, name)) for name in type(part).model_fields)
-    return "{" + ", ".join(f"{name}: {_quantity(name, value, section)}" for name, value in pairs) + "}"
+    return (
+        "{"
+        + ", ".join(f"{name}: {_quantity(name, value, section)}" for name, value in pairs if value is not None)
+        + "}"
+    )
 
 
 def _quantity(name: str, value: Any, section: str) -> str:

@@ -180,7 +180,9 @@ def predict(table: Collectives, links: Links) -> Array:
         if key not in fabrics:
             fabrics[key] = fabric(case, links)
         own_fabric = fabrics[key]
-        stride = own_fabric.gpus_per_node / table.per_node[rows]
+        # Ranks of one node are neighbours; over several nodes, as many on each as were measured.
+        apart = own_fabric.gpus_per_node / table.per_node[rows]
+        stride = np.where(table.ranks[rows] <= table.per_node[rows], 1.0, apart)
         time = collective_time(
             case.op,
             table.size[rows],

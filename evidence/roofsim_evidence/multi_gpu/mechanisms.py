@@ -8,6 +8,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import BUFFERS, Cast, Copy, Elementwise, parts_of
 from roofsim.graph.tensor import Role
 from roofsim.records import dataclass
+from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.mechanisms import Mechanisms
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ def _carries(op: AbstractOp) -> bool:
 
 def _many(case: Case) -> bool:
     return int(case.scenario["hardware"]["gpus"]) > 1
+
+
+def _hashed(case: Case) -> bool:
+    """Tell whether a case runs over a network that hashes flows over links."""
+    system = case.resolve().system
+    several = int(case.scenario["hardware"]["gpus"]) > system.gpus_per_node
+    return several and shipped_links().network(system.network).flows is not None
 
 
 def _all(case: Case) -> bool:
@@ -183,6 +191,10 @@ ABLATIONS: Final = (
     Ablation(
         name="noise", page="stragglers", touches=_many, without="nodes take the same time for every layer",
         off=Mechanisms(noise=False),
+    ),
+    Ablation(
+        name="flows", page="collectives", touches=_hashed, without="no flows meet on links of networks that hash them",
+        off=Mechanisms(hashed_flows=False),
     ),
     Ablation(
         name="bytes-in-flight", page="streams", touches=_all, without="simple kernels draw as much of any memory",

@@ -83,12 +83,13 @@ class Together:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """One collective with its placement: ranks of a group, members of it on a node, nodes; ``crossing`` is 0 or 1."""
+    """One collective with its placement: ranks of a group, members on a node, `stride` apart, nodes; ``crossing`` is 0 or 1."""
 
     kind: str
     message: Real
     ranks: Real
     members: Real
+    stride: Real
     nodes: Real
     crossing: Real
     within: Real
@@ -97,6 +98,11 @@ class _Task:
     in_switch: bool
     apart: Real = 1.0
     gathered: Real = 1.0
+
+    @property
+    def span(self) -> Real:
+        """GPUs of a node from the first member to the last."""
+        return (self.members - 1.0) * self.stride + 1.0
 
 
 def collective_time(
@@ -165,6 +171,7 @@ def collective_time(
         message=message,
         ranks=maximum(ranks, 2.0),
         members=members,
+        stride=stride,
         nodes=nodes,
         crossing=crossing,
         within=within,
@@ -217,7 +224,7 @@ def _cheapest(task: _Task, fabric: Fabric, *, custom: str | None) -> CollectiveT
         best = _ring(task, fabric, tier)
         for allowed, other in _alternatives(task, fabric, tier, custom=custom):
             best = _chosen(allowed * where(other.seconds < best.seconds, 1.0, 0.0) > 0.0, other, best)
-        fastest = best if fastest is None or tier is None else _chosen(task.members <= tier.ranks, best, fastest)
+        fastest = best if fastest is None or tier is None else _chosen(task.span <= tier.ranks, best, fastest)
     assert fastest is not None
     return fastest
 
@@ -345,7 +352,8 @@ def _inside(task: _Task, tier: Tier | None, own: Real, size: Real, steps: Real, 
 
 def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Real:
     """Return the time over the links inside a node, with the startup of the pipeline or what a narrow one loses."""
-    wide = divide(own, tier.ring(task.members))
+    shared = tier.sharing(task.members, task.stride, to_all=task.kind == "all_to_all")
+    wide = divide(own * shared, tier.ring(task.members))
     startup = tier.constants.fill + tier.constants.fill_step * steps
     seconds: Real = (wide + _lesser(startup, size / tier.constants.ramp, 1.0)) / task.intra_scale
     return seconds
@@ -353,7 +361,7 @@ def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Re
 
 def _outside(task: _Task, fabric: Fabric, size: Real, share: float) -> Real:
     """Return the time over the NICs that a group has on a node; `share` is the bandwidth against a ring's."""
-    size = task.crossing * size / share
+    size = task.crossing * size / share * fabric.crowding(task.nodes, task.members)
     wide = divide(size, task.network * fabric.network.efficiency)
     return wide + _lesser(fabric.network.fill + 0.0 * size, divide(size, task.network * fabric.network.ramp), 1.0)
 

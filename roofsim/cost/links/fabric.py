@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.cost.links.congestion import crowding
 from roofsim.errors import GraphError, NoDataError
-from roofsim.graph.topology import NodeShape, build
-from roofsim.numeric import Real, real
+from roofsim.graph.topology import NodeShape, Topology, build
+from roofsim.numeric import Real, maximum, minimum, real
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants import link_kinds
 from roofsim.spec.constants.links import shipped_links
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 #: Numbers of GPUs for which the rings of a large node are found; between them they are interpolated.
 PROBED = (2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
 
+
+#: How far GPUs reach one another over PCIe, from nowhere on.
+_FARTHER: Final = ("none", "switch", "socket", "node")
 
 #: Seconds of a startup that is left out, where a duration must be positive.
 _NOTHING: Final = 1e-12
@@ -53,6 +57,10 @@ class Tier:
         Share of that which large messages reach.
     step
         Seconds of a step.
+    behind
+        GPUs behind one PCIe switch, whose link to the host this traffic passes; 1: it passes none that is shared.
+    staged
+        Whether it goes through host memory, in and out again.
     switch, custom
         Constants of reduction in switches and of engines' own kernels by engine, where there are such.
     """
@@ -65,6 +73,8 @@ class Tier:
     efficiency: Real
     step: Real
     constants: LinkConstants
+    behind: Real = 1.0
+    staged: bool = False
     switch: SwitchConstants | None = None
     custom: dict[str, CustomConstants] | None = None
 
@@ -72,6 +82,19 @@ class Tier:
         """Return the bandwidth that rings of so many GPUs reach, per GPU and each way."""
         bandwidth: Real = self.bandwidth * real(np.interp(members, self.sizes, self.shares)) * self.efficiency
         return bandwidth
+
+    def sharing(self, members: Real, stride: Real, *, to_all: bool) -> Real:
+        """Return how much longer traffic takes for passing links that PCIe switches share; 1: none is narrower than a GPU's.
+
+        A ring passes such a link once each way, beside those of the other groups with members behind the switch. In an all-to-all
+        each GPU sends what goes to members elsewhere through it, and staged traffic of each GPU passes it whole.
+        """
+        if self.staged:
+            return self.behind
+        if not to_all:
+            return minimum(maximum(stride, 1.0), self.behind)
+        beyond = maximum(members - maximum(self.behind / stride, 1.0), 0.0) / maximum(members - 1.0, 1.0)
+        return maximum(self.behind * beyond, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +128,13 @@ class Fabric:
     node_overlap: float
     shares_nics: bool = True
     """Whether groups of a node share its NICs; always, but in an ablation."""
+    hashes_flows: bool = True
+    """Whether flows crowd on some links of networks that hash them; always, but in an ablation."""
+
+    def crowding(self, nodes: Real, members: Real) -> Real:
+        """Return how much longer traffic between nodes, with so many members on each, takes for flows that meet on a link."""
+        beside = minimum(maximum(members * self.nics / self.gpus_per_node, 1.0), self.nics)
+        return crowding(nodes * beside, self.network.flows if self.hashes_flows else None)
 
     def at_datasheet_rates(self) -> Fabric:
         """Return links that reach their datasheet at once: rings without steps, handshakes, startups or copies."""
@@ -114,7 +144,14 @@ class Fabric:
             replace(tier, efficiency=1.0, step=_NOTHING, constants=tier.constants.model_copy(update=waits), switch=None)
             for tier in self.tiers
         )
-        network = {"efficiency": 1.0, "step": _NOTHING, "fill": 0.0, "point": 0.0, "point_efficiency": 1.0}
+        network = {
+            "efficiency": 1.0,
+            "step": _NOTHING,
+            "fill": 0.0,
+            "point": 0.0,
+            "point_efficiency": 1.0,
+            "flows": None,
+        }
         shared = {"own_copy": {}, "exchange_efficiency": 1.0}
         return replace(
             self,
@@ -173,6 +210,7 @@ def shape_of(system: System, gpu: Gpu | None = None) -> NodeShape:
         sockets=system.sockets or (1 if system.gpus_per_node <= 4 else 2),
         dies=system.dies,
         bridged=system.bridged or 0,
+        behind=min(system.gpus_per_host_link, system.gpus_per_node),
     )
 
 
@@ -202,14 +240,17 @@ def _tiers(system: System, gpu: Gpu, constants: Links) -> tuple[Tier, ...]:
 
 @cache
 def _paths(shape: NodeShape) -> tuple[tuple[int, str, float], ...]:
-    """Return for group sizes what their traffic takes (links, socket or sockets) and the bandwidth of their rings."""
+    """Return for group sizes what their traffic takes (links, switch, socket or sockets) and the bandwidth of their rings."""
     topology = build(shape)
-    sizes = sorted({size for size in PROBED if size <= shape.gpus} | {shape.gpus})
-    paths = []
-    for size in sizes:
-        path = "links" if topology.linked(size) else "socket" if topology.same_socket(size) else "sockets"
-        paths.append((size, path, topology.ring_bandwidth(size)))
-    return tuple(paths)
+    sizes = sorted({size for size in (*PROBED, shape.behind) if 1 < size <= shape.gpus} | {shape.gpus})
+    return tuple((size, _path(topology, size), topology.ring_bandwidth(size)) for size in sizes)
+
+
+def _path(topology: Topology, size: int) -> str:
+    """Return what the traffic of the first GPUs of a node takes."""
+    if topology.linked(size):
+        return "links"
+    return "switch" if topology.same_switch(size) else "socket" if topology.same_socket(size) else "sockets"
 
 
 def _tier(
@@ -236,6 +277,8 @@ def _tier(
         efficiency=measured.efficiency * factor,
         step=(system.link_latency or measured.step) * (shared.staging if staged else 1.0),
         constants=measured,
+        behind=real(1 if path == "links" or (path == "switch" and not staged) else shape.behind),
+        staged=staged,
         switch=constants.switch(name) if reduces else None,
         custom=constants.own_kernels(name) if reads_peers else None,
     )
@@ -244,7 +287,7 @@ def _tier(
 def _staged(system: System, path: str) -> bool:
     """Tell whether PCIe traffic goes through host memory: no peer access at all, or none between sockets."""
     reach = "none" if system.topology == "pcie-no-peer" else system.peer
-    return reach == "none" or (reach == "socket" and path == "sockets")
+    return _FARTHER.index(reach) < _FARTHER.index({"sockets": "node"}.get(path, path))
 
 
 def _measured(tier: Tier, system: System) -> Tier:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+Flows = Annotated[float, Field(ge=1.0, le=1e6)]
 Text = Annotated[str, BeforeValidator(str)]
 
 
@@ -97,6 +98,9 @@ class NetworkConstants(Strict):
     point, point_efficiency
         Seconds that point to point and all-to-all take longer (they have no low-latency protocol), and their bandwidth
         against a ring's (they use fewer channels).
+    flows, flows_least
+        Equal flows that a link between switches carries on average where they are hashed over links, and how few these may
+        be; null: packets are spread over links.
     noise
         Standard deviation of the time that a node takes from one meeting of all nodes to the next, as a share of it: hosts,
         congestion, retransmission.
@@ -108,6 +112,8 @@ class NetworkConstants(Strict):
     ramp: Share
     point: SecondsOrNone
     point_efficiency: Share
+    flows: Flows | None = None
+    flows_least: Flows | None = None
     noise: Annotated[float, Field(ge=0.0, le=0.5)]
 
 

@@ -186,15 +186,18 @@ class System(Strict):
     link_latency: SecondsOrNone | None = None
     host_link: Link | None = Field(default=None, description="GPU to host, per GPU, each way; null: the GPU's own.")
     gpus_per_host_link: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=1, description="GPUs that share one link to the host: those behind one PCIe switch."
+        default=1,
+        description="GPUs that share one link to the host: those behind one PCIe switch, which reach one another without it.",
     )
     nics_per_node: Annotated[int, Field(ge=0, le=10_000)] | None = None
     node_network: Bandwidth | None = Field(default=None, description="All NICs of a node together, each way.")
     network: str | None = Field(
         default=None, description="infiniband, roce, efa, ethernet, slingshot ...; null: unknown."
     )
-    peer: Literal["node", "socket", "none"] = Field(
-        default="node", description="How far GPUs reach one another over PCIe without staging through host memory."
+    peer: Literal["node", "socket", "switch", "none"] = Field(
+        default="node",
+        description="How far GPUs reach one another over PCIe without staging through host memory: switch: not from one root port "
+        "of a processor to another.",
     )
     stand_in: bool = Field(
         default=False,
