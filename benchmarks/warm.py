@@ -2,8 +2,8 @@
 
     python benchmarks/warm.py [--repeats 5] [--record] [--before benchmarks/results/warm-....json]
 
-*new*: nothing of the scenario's structure is kept. *again*: the same question once more. `--before` prints the ratio to a recorded
-table.
+*new*: nothing of the scenario's structure is kept. *again*: the same question once more. *sizes*: with another batch or
+length, where two others were asked for. `--before` prints the ratio to a recorded table.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,16 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
+#: What is another number in other scenarios of a structure, and three of these numbers.
+SIZES: dict[str, tuple[str, tuple[int, int, int]]] = {
+    "gpt": ("batch_size", (2, 4, 6)),
+    "resnet50": ("batch_size", (32, 96, 128)),
+    "llama3-70b, 512 GPUs": ("sequence_length", (2048, 3072, 8192)),
+    "deepseek-v3, 256 GPUs": ("sequence_length", (2048, 3072, 8192)),
+    "SDXL": ("batch_size", (2, 3, 4)),
+    "96 stages, 4,032 micro batches": ("sequence_length", (1024, 1536, 4096)),
+}
+
 #: What a case may take of the time that it took before the house was rebuilt: of a structure that is new, and of one that was seen.
 GOALS: tuple[float, float] = (0.2, 0.1)
 
@@ -71,7 +82,7 @@ def _seconds(ask: Callable[[], object]) -> float:
 
 
 def measure(repeats: int = 5) -> dict[str, float]:
-    """Return the processor's seconds of each case, new and again."""
+    """Return the processor's seconds of each case, new, again, and with other sizes."""
     medians: dict[str, float] = {}
     for name, (verb, model, others) in CASES.items():
 
@@ -79,12 +90,17 @@ def measure(repeats: int = 5) -> dict[str, float]:
             getattr(roofsim, verb)(model, **others)
 
         ask()  # imports, catalogs
-        new, again = [], []
+        seconds: dict[str, list[float]] = {"new": [], "again": []}
         for _ in range(repeats):
             _forget()
-            new.append(_seconds(ask))
-            again.append(_seconds(ask))
-        medians |= {f"{name}: new": statistics.median(new), f"{name}: again": statistics.median(again)}
+            seconds["new"].append(_seconds(ask))
+            seconds["again"].append(_seconds(ask))
+            if name in SIZES:
+                size, (first, second, third) = SIZES[name]
+                for number in (first, second):
+                    ask(others=others | {size: number})
+                seconds.setdefault("sizes", []).append(_seconds(partial(ask, others=others | {size: third})))
+        medians |= {f"{name}: {way}": statistics.median(each) for way, each in seconds.items()}
     return medians
 
 
@@ -100,8 +116,13 @@ def main() -> None:
     rows = []
     for name in CASES:
         row = [name]
-        for way in ("new", "again"):
-            now, old = seconds[f"{name}: {way}"], before.get(f"{name}: {way}")
+        for way in ("new", "again", "sizes"):
+            # Before, other sizes were a new structure.
+            now = seconds.get(f"{name}: {way}")
+            old = before.get(f"{name}: {way}", before.get(f"{name}: new"))
+            if now is None:
+                row += ["", "", ""]
+                continue
             row += [
                 "" if old is None else f"{1e3 * old:.1f}",
                 f"{1e3 * now:.1f}",
@@ -118,6 +139,9 @@ def main() -> None:
                 "again before",
                 "again",
                 f"ratio (goal {GOALS[1]})",
+                "sizes before",
+                "sizes",
+                "ratio",
             ),
             rows,
         )

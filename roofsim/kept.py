@@ -6,12 +6,12 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from roofsim.records import fields, is_dataclass
+from roofsim.records import fields, is_dataclass, replace
 from roofsim.schema.base import BaseModel
 from roofsim.schema.fields import form_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -46,6 +46,47 @@ def _form(value: Any) -> Hashable:
     if is_dataclass(kind):
         return (kind, *(_form(getattr(value, field.name)) for field in fields(value)))
     raise NoKeyError(kind.__name__)
+
+
+def parted(value: Any, numbers: list[Any]) -> Hashable:
+    """Return a key of all of a value but its numbers, which are added to `numbers`; values of one key differ in these alone.
+
+    >>> numbers: list[float] = []
+    >>> parted({"width": 8, "names": ("a", None)}, numbers) == parted({"width": 9, "names": ("a", None)}, numbers), numbers
+    (True, [8, 9])
+    """
+    kind = type(value)
+    if kind is int or kind is float:
+        numbers.append(value)
+        return (kind,)
+    if kind in _PLAIN:
+        return (kind, value)
+    if isinstance(value, BaseModel):
+        return (kind, *[parted(part, numbers) for _, part in value])
+    if kind in (list, tuple):
+        return (kind, *[parted(part, numbers) for part in value])
+    if kind is dict:
+        return (kind, *[(_form(key), parted(part, numbers)) for key, part in value.items()])
+    if is_dataclass(kind):
+        return (kind, *[parted(getattr(value, field.name), numbers) for field in fields(value) if field.init])
+    raise NoKeyError(kind.__name__)
+
+
+def joined(value: Any, numbers: Iterator[Any]) -> Any:
+    """Return a value with other numbers, in the order in which `parted` gives them."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return next(numbers)
+    if kind in _PLAIN:
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: joined(part, numbers) for name, part in value})
+    if kind is dict:
+        return {key: joined(part, numbers) for key, part in value.items()}
+    if kind in (list, tuple):
+        return kind(joined(part, numbers) for part in value)
+    own = {field.name: joined(getattr(value, field.name), numbers) for field in fields(value) if field.init}
+    return replace(value, **own)
 
 
 def remembered(method: Callable[..., T]) -> Callable[..., T]:

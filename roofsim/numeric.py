@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
+from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
 
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array
+#: Types of one number; a `Symbol` stands for one.
+_ONE_NUMBER = frozenset({float, Symbol})
 
 #: Where the distribution of the largest of many is integrated, in standard deviations, and in how many pieces.
 _REACH: Final = 10.0
@@ -33,6 +36,8 @@ def real(value: Any) -> Real:
         return value
     if isinstance(value, int | float | np.floating | np.integer):
         return float(value)
+    if type(value) is Symbol:
+        return cast("float", value.real())
     if value is None:
         raise TypeError("a size is missing: expected a number, got None")
     return cast("Array", np.asanyarray(value, dtype=np.float64))
@@ -128,7 +133,7 @@ def divide(a: Real, b: Real) -> Real:
     >>> divide(0.0, 0.0)
     0.0
     """
-    if type(a) is float and type(b) is float:
+    if type(a) in _ONE_NUMBER and type(b) in _ONE_NUMBER:
         return 0.0 if a == 0.0 else a / b
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     shape = np.broadcast_shapes(above.shape, below.shape)
@@ -145,13 +150,13 @@ def round_up(a: Real, granule: float) -> Real:
 
 
 def is_scalar(*values: Real) -> bool:
-    """Tell whether every value is a plain float."""
-    return all(type(value) is float for value in values)
+    """Tell whether every value is one number."""
+    return all(type(value) in _ONE_NUMBER for value in values)
 
 
 def is_none(count: Real) -> bool:
     """Return whether nothing happens in any configuration: a count is zero (or below). Of `Points`, all must agree."""
-    return bool(count <= 0.0) if isinstance(count, float | Points) else False
+    return False if _is_plain_array(count) else bool(count <= 0.0)
 
 
 def exactly(value: Real, number: float) -> bool:
@@ -160,7 +165,12 @@ def exactly(value: Real, number: float) -> bool:
     >>> exactly(1.0, 1.0), exactly(np.array([1.0, 2.0]), 1.0)
     (True, False)
     """
-    return bool(value == number) if isinstance(value, float | Points) else False
+    return False if _is_plain_array(value) else bool(value == number)
+
+
+def _is_plain_array(value: Real) -> bool:
+    """Tell whether a value is an array whose elements decide nothing."""
+    return isinstance(value, np.ndarray) and not isinstance(value, Points)
 
 
 def any_above(a: Real, b: Real) -> bool:
@@ -208,3 +218,8 @@ def largest_of(ranks: Real) -> Real:
     values, back = np.unique(ranks, return_inverse=True)
     largest: Real = np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
     return cast("Real", like(largest, ranks))
+
+
+PLAIN_FUNCTIONS.update(
+    {np.maximum: maximum, np.minimum: minimum, np.ceil: ceil, np.floor: floor, np.isclose: same, "same": same}
+)

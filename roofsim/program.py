@@ -6,35 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.graph.tensor import DTYPES
-from roofsim.lower.dispatch import lower, lower_networks
-from roofsim.lower.of_images import lowered, with_maps
+from roofsim.graphs import NetworkGraphs, TrainingGraphs, num_micro_batches
+from roofsim.lower.dispatch import lower
+from roofsim.lower.of_images import lowered
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
-from roofsim.passes.host.placement import offloaded, streamed
-from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
+from roofsim.passes.host.placement import streamed
+from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes
 from roofsim.passes.narrow_layers import check_narrow_layers
 from roofsim.passes.plugged import with_plugged
-from roofsim.passes.ranks.parallel import DataParallel
-from roofsim.passes.ranks.replicas import Replicas
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.records import dataclass, replace
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
-from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.sharding import ShardedOver
-from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
     from roofsim.passes.manager import Pass
-    from roofsim.spec.precision.roles import Precision
     from roofsim.spec.resolve import Resolved
+    from roofsim.templates import Templates
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
 CONTEXT_POINTS = 33
@@ -119,19 +116,37 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved, *, first_only: bool = False, first: Stage | None = None) -> Program:
-    """Lower the model and run the passes of its phase; of a training pipeline for `first_only`, handed over if built (`first`)."""
-    program = _built(resolved, first_only, first)
+def build(
+    resolved: Resolved,
+    *,
+    first_only: bool = False,
+    first: Stage | None = None,
+    templates: Templates | None = None,
+) -> Program:
+    """Lower the model and run the passes of its phase.
+
+    Parameters
+    ----------
+    first_only
+        Of a training pipeline: build its first stage alone.
+    first
+        That stage, if it was built before.
+    templates
+        Of which graphs are made, if one of their structure is there; None: all code runs.
+    """
+    program = _built(resolved, first_only, first, templates)
     check_narrow_layers((stage.graph for stage in program.stages), resolved.precision)
     return program
 
 
-def _built(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
+def _built(resolved: Resolved, first_only: bool, first: Stage | None, templates: Templates | None) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved, first_only, first)
+        return _training(resolved, first_only, first, templates)
     if workload.phase == "forward":
-        return _networks(resolved) if resolved.model.networks else Program(stages=tuple(_forward(resolved)))
+        if resolved.model.networks:
+            return _networks(resolved, templates)
+        return Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
@@ -143,30 +158,13 @@ def _built(resolved: Resolved, first_only: bool, first: Stage | None) -> Program
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
-def _networks(resolved: Resolved) -> Program:
+def _networks(resolved: Resolved, templates: Templates | None) -> Program:
     """Build a model of several networks, such as a diffusion pipeline: each runs once or several times per step."""
-    precision, wide = resolved.precision, decoder_precision(resolved)
-    steps = real(resolved.workload.num_inference_steps or 1)
-    networks = lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps)
-    stages = []
-    for network in networks:
-        types = wide if network.wide else precision
-        passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
-        graph = run_passes(with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
-        stages.append(Stage(name=network.name, graph=graph, times=network.times, upsamples=network.upsamples))
-    return Program(stages=tuple(stages), networks=True)
-
-
-def decoder_precision(resolved: Resolved) -> Precision:
-    """Return the types that a diffusion pipeline decodes its images in: fp32 beside fp16 where its decoder needs that.
-
-    PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32).
-    """
-    precision = resolved.precision
-    if not resolved.model.traits().decodes_images_wide or precision.compute != "fp16":
-        return precision
-    math = "tf32" if "tf32" in resolved.gpu.peak else "fp32"
-    return replace(precision, compute="fp32", math=math, parameters="fp32", weights=None, operands=None, autocast=False)
+    stages = tuple(
+        Stage(name=network.name, graph=network.graph, times=network.times, upsamples=network.upsamples)
+        for network in NetworkGraphs(resolved, templates).networks()
+    )
+    return Program(stages=stages, networks=True)
 
 
 def whole_model(resolved: Resolved) -> OpGraph:
@@ -176,48 +174,24 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
-    workload = resolved.workload
-    num_micro_batches = real(workload.global_batch_size) / (
-        real(workload.micro_batch_size) * real(resolved.parallel.data)
-    )
-    graph = lowered(resolved, call_of(resolved, "train"))
-    passes = training_passes(
-        resolved.precision,
-        resolved.engine,
-        recompute_plan(resolved),
-        workload.optimizer,
-        num_micro_batches,
-        adapter_of(resolved),
-    )
-    passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
-    passes = offloaded(passes, resolved.parallel.offload, resolved.precision, num_micro_batches)
-    passes = with_plugged(passes, resolved, "train")
-    layout = layout_of(resolved.parallel)
-    if one(layout.pipeline):
-        stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
-        return Program(stages=stages, num_micro_batches=num_micro_batches)
-    plans = _stage_plans(resolved, graph, trains=True)[: 1 if first_only else None]
+def _training(resolved: Resolved, first_only: bool, first: Stage | None, templates: Templates | None) -> Program:
+    graphs, number = TrainingGraphs(resolved, templates), num_micro_batches(resolved)
+    if one(layout_of(resolved.parallel).pipeline):
+        return Program(stages=(Stage(name="step", graph=graphs.step()),), num_micro_batches=number)
+    plans = _stage_plans(resolved, graphs.layers(), trains=True)[: 1 if first_only else None]
     built = () if first is None else (first,)
-    others = (_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans[len(built) :])
-    return Program(stages=(*built, *others), num_micro_batches=num_micro_batches, pipelined=True)
+    others = (_stage(resolved, graphs, plan, number) for plan in plans[len(built) :])
+    return Program(stages=(*built, *others), num_micro_batches=number, pipelined=True)
 
 
-def _data_parallel(resolved: Resolved) -> DataParallel:
-    layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
-    level = sharding.level if isinstance(sharding, ShardedOver) else sharding or "none"
-    replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
-    return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
-
-
-def _stage_plans(resolved: Resolved, graph: OpGraph, *, trains: bool = False) -> list[StagePlan]:
+def _stage_plans(resolved: Resolved, layers: Sequence[Real], *, trains: bool = False) -> list[StagePlan]:
     parallel, layout = resolved.parallel, layout_of(resolved.parallel)
     # Inference has no virtual stages, whatever the schedule of training.
     head_on_first = trains and schedule_named(parallel.schedule, layout.virtual_stages).head_on_first(
         layout.virtual_stages
     )
     return stage_plans(
-        [block.repeat for block in graph.blocks],
+        layers,
         layout.pipeline,
         parallel.stage_layers,
         embedding=parallel.account_for_embedding,
@@ -226,25 +200,12 @@ def _stage_plans(resolved: Resolved, graph: OpGraph, *, trains: bool = False) ->
     )
 
 
-def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:
-    """Return one kind of pipeline stage with its own passes."""
+def _stage(resolved: Resolved, graphs: TrainingGraphs, plan: StagePlan, number: Real) -> Stage:
+    """Return one kind of pipeline stage with its own passes; `number`: of micro batches."""
     layout = layout_of(resolved.parallel)
-    take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
     schedule, virtual = schedule_named(resolved.parallel.schedule, layout.virtual_stages), layout.virtual_stages
-    held = schedule.in_flight(plan.index, layout.pipeline, virtual, num_micro_batches)
-    return Stage(name=plan.name, graph=run_passes(graph, [take, *passes]), positions=plan.positions, in_flight=held)
-
-
-def recompute_plan(resolved: Resolved) -> RecomputePlan:
-    """Return the recomputation as a plan, whichever way it was written."""
-    given = resolved.workload.recompute
-    return RecomputePlan(policy=given) if isinstance(given, str) else given
-
-
-def adapter_of(resolved: Resolved) -> Adapter | None:
-    """Return the adapters, whichever way they were written."""
-    given = resolved.workload.adapter
-    return Adapter(kind=given) if isinstance(given, str) else given
+    held = schedule.in_flight(plan.index, layout.pipeline, virtual, number)
+    return Stage(name=plan.name, graph=graphs.stage(plan), positions=plan.positions, in_flight=held)
 
 
 def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **more: Any) -> list[Stage]:
@@ -265,7 +226,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | No
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
     stages = []
-    for plan in _stage_plans(resolved, graph):
+    for plan in _stage_plans(resolved, [block.repeat for block in graph.blocks]):
         take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
         hop = 0.0 if plan.last else engine.schedule.pipeline.hop * resolved.system.host.issue_factor
         here = settings | {

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from roofsim.cost.pricing import PricedGraph, priced_together
+from roofsim.graphs import around
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
-from roofsim.passes.manager import written_from
 from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
 from roofsim.schedule.pipeline.simulation import PATHS
+from roofsim.templates import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -46,12 +47,12 @@ def _begun(resolved: Resolved) -> Program:
         first = _FIRST.known(_key(resolved))
     except NoKeyError:  # sizes are arrays
         first = None
-    return build(resolved, first=None if first is None else first.stages[0])
+    return build(resolved, first=None if first is None else first.stages[0], templates=TEMPLATES)
 
 
 def first_stage_of(resolved: Resolved) -> Program:
     """Return the first stage of a training pipeline as a program; the latest are kept."""
-    return _kept(resolved, lambda resolved: build(resolved, first_only=True), _FIRST)
+    return _kept(resolved, lambda resolved: build(resolved, first_only=True, templates=TEMPLATES), _FIRST)
 
 
 def whole_graph(resolved: Resolved) -> OpGraph:
@@ -87,25 +88,12 @@ def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T], *oth
 
 
 def _key(resolved: Resolved, *others: Any) -> Hashable:
-    return key_of(
-        resolved.model,
-        resolved.workload,
-        resolved.parallel,
-        resolved.engine,
-        resolved.precision,
-        "tf32" in resolved.gpu.peak,
-        resolved.system.host.issue_factor,
-        written_from(resolved),
-        *others,
-    )
+    return key_of(resolved.model, resolved.workload, resolved.parallel, *around(resolved), *others)
 
 
 def profile_of(graph: OpGraph) -> MemoryProfile:
     """Return what is alive when, without its curve; of a graph that is kept, worked out once."""
-    if "profile" not in graph.kept:
-        graph.kept["profile"] = profile(graph)
-    known: MemoryProfile = graph.kept["profile"]
-    return known
+    return graph.once("profile", profile)
 
 
 def priced_of(graphs: Sequence[OpGraph], pricing: Pricing) -> list[PricedGraph]:
@@ -126,4 +114,5 @@ def forget() -> None:
     _FIRST.clear()
     _WHOLE.clear()
     _SERVED.clear()
+    TEMPLATES.clear()
     PATHS.clear()

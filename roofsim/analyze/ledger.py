@@ -136,9 +136,9 @@ def _workspace(evaluation: Unpriced) -> Real:
 def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph) -> Real:
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
-    unusable = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
+    unusable = maximum(profile.loss_peak + graph.once("stranded", stranded) - profile.peak, 0.0)
     if evaluation.resolved.engine.memory.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
-        unusable = unusable + apart(graph)
+        unusable = unusable + graph.once("apart", apart)
     return unusable
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
 
 K = TypeVar("K", bound="Hashable")
+T = TypeVar("T")
 
 
 class OpGraph:
@@ -44,6 +45,13 @@ class OpGraph:
     def kept(self) -> dict[str, Any]:
         """What was worked out about the graph as a whole, by name: it never changes."""
         return {}
+
+    def once(self, name: str, ask: Callable[[OpGraph], T]) -> T:
+        """Return what a function says of the graph as a whole; asked once, under its name."""
+        if name not in self.kept:
+            self.kept[name] = ask(self)
+        known: T = self.kept[name]
+        return known
 
     @cached_property
     def producer(self) -> dict[Tensor, AbstractOp]:

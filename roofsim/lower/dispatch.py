@@ -75,6 +75,11 @@ def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> li
     return cast("list[Network]", _imported(own)(whole, call, wide, steps))
 
 
+def is_plugged(model: ModelSpec) -> bool:
+    """Tell whether the code of a plug-in builds a model."""
+    return LOWERINGS.get(model.family) is None and NETWORKS.get(model.family) is None
+
+
 def _by_plugin(model: ModelSpec, build: Callable[[Any], Any]) -> Any:
     """Return what a plug-in builds of a model of its family.
 

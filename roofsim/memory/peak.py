@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from roofsim.graph.component import Purpose
 from roofsim.numeric import Real, is_scalar, maximum, where
 from roofsim.points import like
 from roofsim.records import dataclass, field
+from roofsim.symbols import Symbol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from roofsim.graph.base import AbstractOp
 
@@ -80,6 +82,10 @@ class Fullest:
         number = int(np.ravel(self.number)[0])
         return next(instant for instant in self.instants if instant.number == number)
 
+    def pick(self, of: Callable[[Instant], Any]) -> Any:
+        """Return what a function says of the fullest instant of the first element."""
+        return of(self.first())
+
     def live(self) -> dict[str, Real]:
         """Return the bytes by category at the fullest instant."""
         if is_scalar(self.total):
@@ -105,6 +111,7 @@ class Peak:
     def __init__(self) -> None:
         self.phases: dict[str, Fullest] = {}
         self.count = 0
+        self._waiting: dict[str, list[tuple[Any, Instant]]] = {}
         self.in_loss: Real = 0.0
         """The largest total while the loss's gradient is taken."""
 
@@ -113,6 +120,10 @@ class Peak:
         if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
             self.in_loss = maximum(self.in_loss, total)
         fullest = self.phases.get(op.phase)
+        if self._waiting or isinstance(total, Symbol):
+            self._waiting.setdefault(str(op.phase), []).append((total, Instant(self.count, op, live)))
+            self.count += 1
+            return
         if fullest is None:
             fullest = self.phases[str(op.phase)] = Fullest()
         fullest.offer(total, self.count, op, live)
@@ -121,6 +132,9 @@ class Peak:
     def whole(self) -> Fullest:
         """Return the fullest instant of all phases."""
         whole: Fullest | None = None
+        if self._waiting:
+            self.phases |= {phase: _fullest(offered) for phase, offered in self._waiting.items()}
+            return _fullest(sorted(chain(*self._waiting.values()), key=lambda one: one[1].number))
         for fullest in self.phases.values():
             if whole is None:
                 whole = Fullest(fullest.total, fullest.number, fullest.instants)
@@ -129,3 +143,28 @@ class Peak:
             else:
                 whole.merge(fullest)
         return Fullest() if whole is None else whole
+
+
+@dataclass
+class _FullestOfSymbols(Fullest):
+    """The fullest of instants whose totals are symbols: which it is, is a symbol too."""
+
+    def pick(self, of: Callable[[Instant], Any]) -> Any:
+        """Return what a function says of the fullest instant."""
+        return self.number.trace.head.picked(self.number, [of(instant) for instant in self.instants])
+
+    def live(self) -> dict[str, Real]:
+        """Return the bytes by category at the fullest instant."""
+        each = [instant.live() for instant in self.instants]
+        return {name: self.number.trace.head.picked(self.number, [live[name] for live in each]) for name in each[0]}
+
+
+def _fullest(offered: Sequence[tuple[Any, Instant]]) -> Fullest:
+    """Return the fullest of instants, of equal ones the first, whose totals are symbols."""
+    totals, instants = zip(*offered, strict=True)
+    place = next(total for total in totals if type(total) is Symbol).trace.head.called(_first_largest, totals)
+    return _FullestOfSymbols(place.trace.head.picked(place, totals), place, list(instants))
+
+
+def _first_largest(totals: tuple[float, ...]) -> int:
+    return totals.index(max(totals))

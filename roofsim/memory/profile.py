@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast
 from roofsim.graph.tensor import Role, Tensor
-from roofsim.memory.peak import Peak
+from roofsim.memory.peak import Instant, Peak
 from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, stream_of
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
 from roofsim.records import dataclass
@@ -252,17 +252,16 @@ class Liveness:
             if body[-1].phase is Phase.FORWARD:
                 forward_end, forward_index = dict(live), index
         whole, phases = peak.whole(), peak.phases
-        op = whole.first().op
         return MemoryProfile(
             peak=whole.total,
             components=whole.live(),
             saved_activations=self._saved(),
-            peak_op=op.name,
-            peak_phase=str(op.phase),
+            peak_op=whole.pick(_name),
+            peak_phase=whole.pick(lambda instant: str(instant.op.phase)),
             curve=curve,
             phase_peaks={name: fullest.total for name, fullest in phases.items()},
             phase_live={name: fullest.live() for name, fullest in phases.items()},
-            phase_ops={name: fullest.first().op.name for name, fullest in phases.items()},
+            phase_ops={name: fullest.pick(_name) for name, fullest in phases.items()},
             loss_peak=peak.in_loss,
             forward_end=forward_end,
             weight_copies=self._weight_copies(forward_index),
@@ -386,6 +385,10 @@ def _total(live: dict[str, Real]) -> Real:
 def _after(at: dict[str, Real], step: dict[str, Real], iterations: Real) -> dict[str, Real]:
     """Return what is alive at an instant of an iteration, so many after the first."""
     return {name: amount + iterations * step[name] for name, amount in at.items()}
+
+
+def _name(instant: Instant) -> str:
+    return instant.op.name
 
 
 def _all(condition: Any) -> bool:

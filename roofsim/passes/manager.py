@@ -255,13 +255,17 @@ def _partition(engine: Engine) -> list[Pass]:
 
 
 def _quantised(precision: Precision, engine: Engine) -> list[Pass]:
-    """Return the pass that puts conversions to narrow types into the kernels before them, where the engine's do so."""
-    norms, activations = engine.fusion.quantised_norms, precision.operands in engine.fusion.quantised_activations
-    if precision.operands is None or not (norms or activations):
+    """Return the passes that put sums of bias gradients, and conversions to narrow types, into kernels beside them."""
+    fused, norms = engine.fusion.bias_gradients == "fused", engine.fusion.quantised_norms
+    activations = precision.operands in engine.fusion.quantised_activations
+    narrow = precision.operands is not None and (norms or activations)
+    if not (fused or narrow):
         return []
+    from roofsim.passes.kernels.bias_gradients import SumBiasGradients
     from roofsim.passes.kernels.quantised_results import QuantiseResults
 
-    return [QuantiseResults(norms=norms, activations=activations)]
+    passes: list[Pass] = [SumBiasGradients()] if fused else []
+    return [*passes, QuantiseResults(norms=norms, activations=activations)] if narrow else passes
 
 
 def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:

@@ -231,6 +231,62 @@ def test_active_experts_match_draws():
     assert experts.active_experts(1e6, 64.0, 4.0, 8.0) == pytest.approx(8.0)
 
 
+def layer(tokens, *, skew=0.0, up=2.0, down=1.0, local=128.0):
+    return experts.ExpertShape(
+        tokens=tokens * ONE, hidden=2880.0 * ONE, intermediate=2880.0 * ONE, experts=128.0 * ONE, chosen=4.0 * ONE,
+        local=local * ONE, up=up * ONE, down=down * ONE, skew=skew * ONE, whole=ONE, itemsize_a=2.0 * ONE, itemsize_b=ONE,
+    )  # fmt: skip
+
+
+EXPERTS = experts.ExpertConstants(
+    floor=0.0, compute=0.6, bandwidth=0.9, tile=16.0, width=128.0, fill=1.0, expert=0.0, permute=0.0, imbalance=1.0,
+    asleep=0.8, sharpness=2.0, **CACHED,
+)  # fmt: skip
+
+
+def test_a_single_token_wakes_as_many_experts_as_it_chooses():
+    """However skewed the choice: it takes different ones."""
+    even, skewed = (experts.expert_limits(layer(1.0, skew=skew), CARD, EXPERTS)[1][0] for skew in (0.0, 1.2))
+    assert skewed == pytest.approx(even, rel=1e-9)
+    many = [experts.expert_limits(layer(64.0, skew=skew), CARD, EXPERTS)[1][0] for skew in (0.0, 1.2)]
+    assert many[1] < 0.8 * many[0]
+
+
+def test_a_layer_of_experts_is_its_products_one_after_the_other():
+    """What whole layers are fitted with is what the products of a pass are priced with."""
+    whole, up, down = (
+        experts.expert_limits(shape, CARD, EXPERTS)[:2]
+        for shape in (layer(4.0), layer(4.0, down=0.0), layer(4.0, up=0.0))
+    )
+    assert whole[0][0] == pytest.approx(up[0][0] + down[0][0], rel=1e-9)
+    rows = 4.0 * 4.0 * 3.0 * 2880.0 * 2.0  # each of the two alone is charged all rows
+    assert whole[1][0] == pytest.approx(up[1][0] + down[1][0], abs=3.0 * rows / (CARD.bandwidth * 0.9))
+
+
+def test_few_blocks_gain_less_by_a_cache_than_many():
+    """A block has so many bytes in flight, whose latency a cache halves at best."""
+    hot, cold = (
+        experts.expert_limits(layer(1.0), replace(CARD, cache=cache), replace(EXPERTS, fill=fill, cache_speedup=4.0))[
+            1
+        ][0]
+        for fill, cache in ((0.1, 1e12), (0.1, 0.0))
+    )
+    assert cold / hot == pytest.approx(CARD.physics["cached_latency"], rel=0.02)
+
+
+def test_long_products_are_fitted_as_power_holds_them(table):
+    """Long products say nothing of the share of the peak that short ones reach on a card at its power limit."""
+    kernel = class_of("gemm")
+    part = table.select(np.array([g.gpu == "b200-sxm-180gb" and g.dtype == "nvfp4" for g in table.groups])[table.group])
+    constants = {group: {p.name: p.expected for p in (*kernel.own, *kernel.shared)} for group in part.groups}
+    cool = {group: numbers | {"heat": 0.2} for group, numbers in constants.items()}
+    slower = predict(part, kernel, constants) / predict(part, kernel, cool)
+    seconds = predict(part, kernel, cool)
+    assert np.all(slower[seconds < 1e-4] < 1.005)
+    long = (seconds > 0.03) & (part.sizes["m"] == 32768.0)
+    assert np.all(slower[long] > 1.1)
+
+
 def image(channels=256.0, side=64.0, *, taps=9.0, stride=1.0, **sizes):
     after = side / stride
     itemsize = sizes.get("itemsize", 4.0)

@@ -48,8 +48,8 @@ def test_crowding_grows_with_nodes_where_flows_are_hashed():
     assert 1.015 < ratios[2] / ratios[1] <= crowding(1024.0, flows) / crowding(128.0, flows)
 
 
-def test_queue_pairs_gain_what_was_measured():
-    """RDMA over Ethernet for Distributed AI Training at Meta Scale: 16 queue pairs in the place of one gain up to 40 %."""
+def test_queue_pairs_gain_at_most_what_was_measured():
+    """RDMA over Ethernet for Distributed Training at Meta Scale: up to 40 % on an all-reduce; 16 pairs, 128 links assumed."""
     roce = shipped_links().network("roce")
     assert crowding(128.0, roce.flows_least) / crowding(128.0, roce.flows) == pytest.approx(1.4, abs=0.02)
     assert sure(roce.flows) / sure(roce.flows_least) == pytest.approx(16.0, rel=0.02)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
 from roofsim.cost.kernels.models.silicon import Silicon
-from roofsim.cost.kernels.products import fed
+from roofsim.cost.kernels.products import PRODUCTS, Product, fed
 from roofsim.cost.kernels.table import TILING, constants_of
+from roofsim.graph.ops import Matmul
+from roofsim.records import replace
 from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import evaluated
 
@@ -65,3 +67,29 @@ def test_units_that_were_cut_down_wait_less_for_operands():
     assert fast == tiling
     assert (slow.thinness, slow.ramp) == pytest.approx((0.15, 40.0), rel=0.02)
     assert fed(tiling, "fp32", half.rate("fp32")[0], half) == tiling
+
+
+@pytest.mark.parametrize(("gpu", "measured"), [("b200", 4.26e15), ("gb200", 4.7e15), ("gb300", 5.6e15)])
+def test_products_of_4_bits_are_as_fast_as_measured(gpu, measured):
+    """TensorRT-LLM's large products in tables of kernels; constants that held short ones to the power of long ones said 3.2e15."""
+    evaluation = evaluated(
+        "llama2-70b", hardware_gpu=gpu, phase="prefill", prompt_length=3584, engine="tensorrt-llm", precision="nvfp4"
+    )
+    cost = next(
+        cost for cost in evaluation.priced[0].per_op() if "gate_up" in cost.op.name and isinstance(cost.op, Matmul)
+    )
+    assert float(cost.op.executed_flops() / (cost.time + cost.held)) == pytest.approx(measured, rel=0.12)
+
+
+def test_an_architecture_of_others_kernels_reaches_the_share_that_its_file_states():
+    """Nobody measured products of 8 bits on CDNA 3: its file says what it makes of those of others."""
+    cut = {"hardware_gpu": "mi300x", "phase": "prefill", "prompt_length": 4096, "engine": "vllm", "precision": "fp8"}
+    context = evaluated("llama3-8b", **cut).priced[0].context
+    stated = context.device.architecture.compute["fp8"]
+    assert 0.5 < stated < 1.0
+    architecture = context.device.architecture.model_copy(update={"compute": {}})
+    deviation = context.device.deviation.model_copy(update={"compute": {}})
+    free = replace(context.device, architecture=architecture, deviation=deviation)
+    sizes = Product(4096.0, 14336.0, 4096.0, 1.0, (1.0, 1.0, 2.0))
+    own, lent = (PRODUCTS.limits(sizes, "fp8", device, context.library).compute for device in (context.device, free))
+    assert float(np.ravel(lent)[0] / np.ravel(own)[0]) == pytest.approx(stated, rel=1e-6)

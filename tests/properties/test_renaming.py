@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import roofsim
-from roofsim import program, structures
+from roofsim import graphs, program, structures
 from roofsim.analyze.alive import alive_rows
 from roofsim.analyze.ops import op_table
 from roofsim.api import answer, resolve
@@ -124,7 +124,8 @@ def otherwise(monkeypatch):
 
     original, lower = vars(program)["run_passes"], vars(program)["lower"]
     structures.forget()
-    monkeypatch.setattr(program, "run_passes", run_passes)
+    for room in (program, graphs):
+        monkeypatch.setattr(room, "run_passes", run_passes)
     monkeypatch.setattr(program, "lower", lambda *given: renamed(lower(*given), calling()))
     yield
     structures.forget()

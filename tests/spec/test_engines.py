@@ -174,6 +174,7 @@ OTHER = {
     "tiled_not_in": ["fp4"],
     "expert_exchange": "tokens",
     "quantised_norms": True,
+    "bias_gradients": "fused",
     "quantised_activations": ["fp8"],
     "communication_pools": True,
     "runtime_memory": "1 GiB",

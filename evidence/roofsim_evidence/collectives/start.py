@@ -83,9 +83,9 @@ SOURCES: Final = {
         "infiniband: 19 us an all-reduce of two nodes with one A100 each (NVIDIA/nccl-tests issue 150); its efficiency: 46-48 "
         "of 50 GB/s a 400 Gbit/s port (NVIDIA/nccl-tests issue 290), 93-96 of 100 GB/s over four ports (issues 119, 252); "
         "omnipath: data-parallel exchange of BigScience's layout search, 100 Gbit/s a pair of A100 without GPUDirect RDMA; "
-        "flows of roce and ethernet: from RDMA over Ethernet for Distributed AI Training at Meta Scale (SIGCOMM 2024), where "
-        "an all-reduce gains up to 40 % from 16 queue pairs in the place of one: 18 flows then and 290 now, on 128 nodes; all "
-        "others assumed"
+        "flows of roce and ethernet: assumed so that queue-pair scaling gains 40 % on an all-reduce, the most that Meta states "
+        "(RDMA over Ethernet for Distributed Training at Meta Scale, SIGCOMM 2024, and its engineering blog of 5 August 2024), "
+        "with 16 queue pairs and 128 links, which are assumed: 18 flows without it and 290 with it; all others assumed"
     ),
     "shared": (
         "own_copy, exchange_efficiency, corner, sockets, staged: fitted; tree: assumed (on two nodes a tree passes the NICs "

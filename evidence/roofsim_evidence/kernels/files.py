@@ -10,6 +10,7 @@ from roofsim.calibrate.kernels.classes import (
     matrix_energy,
     matrix_rate,
     peak,
+    per_clock,
     units_per_bandwidth,
     wide_units,
 )
@@ -121,13 +122,17 @@ SERVED: Final = ("attention_decode", "attention_prefill", "conv2d", *STREAMS, "g
 UNPRICED: Final = {
     "conv2d": ("floor", "compute", "bandwidth", "launch", "doubling", "growth", "transpose"),
     **dict.fromkeys(STREAMS, ("floor", "bandwidth", "sharpness")),
+    "gemm": ("heat", "window"),
 }
 #: Operations of which those in fp32 are priced with.
 IN_FULL: Final = ("conv2d", *STREAMS, "gemm")
 #: Those whose long kernels lower the clock of a board.
 SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
-#: Those of them whose share of the bandwidth differs between cards of an architecture.
+#: Those of which cards of an architecture have constants of their own: attention whose share of the bandwidth differs, products
+#: in arithmetic in which the units of one do so many times more FLOP per clock than those of another.
 BY_CARD: Final = ("attention_decode",)
+BY_UNITS: Final = ("gemm",)
+WIDER: Final = 1.2
 #: Arithmetic that steps cannot ask for; products of experts are asked for with scales by block.
 UNASKED: Final = ("sq",)
 #: Arithmetic of plain products whose share of the peak was measured in whole steps, and stands in steps.yaml.
@@ -211,6 +216,7 @@ def _served(fit: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constan
     """Return medians by operation, architecture, kernel generation and arithmetic."""
     gathered: dict[tuple[str, ...], list[Constants]] = {}
     several = _several(fit)
+    apart = _of_other_units(several)
     for group in sorted(fit.own):
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
@@ -222,17 +228,17 @@ def _served(fit: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constan
         if group.op == "gemm" and kind in IN_STEPS:
             constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
-        if matrix_rate(group) < wide_units() and group.op not in UNPRICED:
+        if matrix_rate(group) < wide_units() and "floor" not in UNPRICED.get(group.op, ()):
             places.append((NARROW, "any"))
         names = [architecture]
-        if group in several and group.op in BY_CARD:
+        if group in several and (group.op in BY_CARD or group in apart):
             names.append(card(group.gpu).name)
             places.append((names[-1], "any"))
         kernels = GENERATIONS.get(architecture, {}).get(group.engine)
         if kernels is not None and group.op.startswith("attention"):
             places += [(name, kernels) for name in names]
         if group.op in BY_ENGINE and group.engine in ENGINES and (group.op, group.engine) not in APART:
-            places += [(architecture, group.engine), ("shared", group.engine)]
+            places += [*((name, group.engine) for name in names), ("shared", group.engine)]
         for where in places:
             gathered.setdefault((group.op, *where, kind), []).append(constants)
     return {place: median_of(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
@@ -245,6 +251,15 @@ def _several(fit: KernelFit) -> set[Group]:
     for group in groups:
         cards.setdefault(generation(group), set()).add(card(group.gpu).name)
     return {group for group in groups if len(cards[generation(group)]) > 1}
+
+
+def _of_other_units(groups: set[Group]) -> set[Group]:
+    """Return groups in arithmetic in which units of an architecture's cards differ: Blackwell Ultra's in 4 bits."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for group in groups:
+        rates.setdefault((generation(group), group.dtype), []).append(per_clock(group))
+    differ = {key for key, each in rates.items() if max(each) > WIDER * min(each)}
+    return {group for group in groups if group.op in BY_UNITS and (generation(group), group.dtype) in differ}
 
 
 def _card_of(group: Group) -> Group:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
-from roofsim.cost.device import HostTimes, device_of
+from roofsim.cost.device import Device, HostTimes, device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass, field
@@ -57,6 +58,8 @@ ITEMSIZES: Final = {
 }
 #: Formats whose activations are converted by a pass before the product.
 CONVERTED: Final = ("fp8", "fp8_block", "nvfp4", "sq", "w4a8_mxfp4_mxfp8")
+#: Formats whose products engines multiply with kernels of their own, cut into tiles of their own; others with the vendor's library.
+OWN_KERNELS: Final = ("fp8", "nvfp4")
 
 FLOOR: Final = FittedConstant("floor", 5.0 * MICROSECOND, 0.5, 0.2 * MICROSECOND, 5000.0 * MICROSECOND)
 COMPUTE: Final = FittedConstant("compute", 0.7, 0.4, 0.02, 1.6)
@@ -114,8 +117,9 @@ def arithmetic(group: Group) -> str:
 
 
 def family_of(group: Group) -> tuple[str, ...]:
-    """Return what shares the shape of kernels: generation, operation, arithmetic."""
-    return generation(group), group.op, arithmetic(group)
+    """Return what shares the shape of kernels: generation, operation, arithmetic, and the engine where each brings its own."""
+    family = generation(group), group.op, arithmetic(group)
+    return (*family, group.engine) if group.dtype in OWN_KERNELS else family
 
 
 def peak(group: Group) -> float:
@@ -165,15 +169,33 @@ def matrix_energy(group: Group, fitted: Mapping[str, float] | None = None) -> fl
 
     `fitted` are energies of the architecture's matrix units, by width; None: those that its file states.
     """
-    gpu, constants, architecture = card(group.gpu), shipped(), architecture_of(group)
+    gpu, bits = card(group.gpu), _energy_name(group)
+    matrix = bits != "fp32" or "fp32" in gpu.peak
+    return float(_device(group, fitted).energy(1.0, bits, 0.0, on_tensor=matrix))
+
+
+def _device(group: Group, fitted: Mapping[str, float] | None = None) -> Device:
+    architecture = architecture_of(group)
     if fitted is not None:
         architecture = architecture.model_copy(update={"matrix_energy": dict(fitted)})
-    device = device_of(gpu, architecture, constants, HostTimes())
-    bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}.get(
-        group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16"
-    )
-    matrix = bits != "fp32" or "fp32" in gpu.peak
-    return float(device.energy(1.0, bits, 0.0, on_tensor=matrix))
+    return device_of(card(group.gpu), architecture, shipped(), HostTimes())
+
+
+def _energy_name(group: Group) -> str:
+    """Return the format whose energy a group's arithmetic takes."""
+    wide = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}
+    return wide.get(group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16")
+
+
+def held_energy(group: Group) -> float:
+    """Return the joules of a FLOP of a long product of a group, at the clock that it can hold; 0 where nobody states it."""
+    return float(_device(group).heat(1.0, _energy_name(group)))
+
+
+def watts(group: Group) -> float:
+    """Return what a group's card may draw; infinitely much where nobody states it."""
+    tdp = card(group.gpu).tdp
+    return math.inf if tdp is None else float(tdp)
 
 
 def power_cap(group: Group) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from roofsim.calibrate.kernels.scores import GroupErrors
 
 #: Constants in seconds; the others are plain numbers.
-SECONDS: Final = ("floor", "block", "row", "walk", "expert")
+SECONDS: Final = ("floor", "block", "row", "walk", "expert", "window")
 ABOUT: Final = """\
 # measured: constants of one card, operation, format and measuring engine (floors hold that engine's launch cost).
 # families: what the kernels of a generation share. architectures, shared: medians for cards without measurements.

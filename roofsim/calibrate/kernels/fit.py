@@ -12,12 +12,13 @@ from roofsim.calibrate.kernels.classes import (
     arithmetic,
     attends,
     generation,
+    held_energy,
     matrix_rate,
     power_cap,
     units_per_bandwidth,
 )
 from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, FittedConstant, VectorLayout, fit
-from roofsim.calibrate.kernels.shapes import CLASSES
+from roofsim.calibrate.kernels.shapes import CLASSES, HEAT
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.records import dataclass, replace
 
@@ -197,11 +198,17 @@ def lend(group: Group, kernel: KernelClass, fit: KernelFit) -> list[Constants]:
     for donor in _nearest(group, near, YEARS_A_DOUBLING if matrix else 0.0):
         constants = dict(fit.constants(kernel, donor))
         if "compute" in constants:
-            constants["compute"] *= (power_cap(group) / power_cap(donor)) ** kernel.sustained
+            constants["compute"] *= (_sustained(group, kernel) / _sustained(donor, kernel)) ** kernel.sustained
         if "cache_speedup" in constants:
             constants["cache_speedup"] = _carried_speedup(constants["cache_speedup"], donor, group)
         lent.append(constants)
     return lent
+
+
+def _sustained(group: Group, kernel: KernelClass) -> float:
+    """Return the share of a peak that power sustains, where the model of the class does not hold long kernels to their power."""
+    held = held_energy(group) > 0.0 and any(parameter.name == HEAT for parameter in kernel.shared)
+    return 1.0 if held else power_cap(group)
 
 
 def _nearest(group: Group, donors: list[Group], doubling: float) -> list[Group]:

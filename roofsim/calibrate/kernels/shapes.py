@@ -17,10 +17,12 @@ from roofsim.calibrate.kernels.classes import (
     arithmetic,
     family_of,
     generation,
+    held_energy,
     is_format,
     itemsize,
     on_matrix_units,
     silicon,
+    watts,
 )
 from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.cost.kernels.models.attention import (
@@ -34,6 +36,7 @@ from roofsim.cost.kernels.models.convolution import SQUARE, ConvolutionConstants
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
 from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, stream_time
+from roofsim.cost.kernels.sustained import sustained, window
 from roofsim.numeric import Array
 from roofsim.spec.constants.kernels import shipped
 
@@ -65,6 +68,15 @@ CACHE: Final = (
     FittedConstant("cache_speedup", 2.5, 0.4, 1.0, 10.0),
     FittedConstant("cache_reach", 0.7, 0.5, 0.05, 2.0),
 )
+#: How measured products were held to their power: joules of a FLOP against those that the card's architecture states for long
+#: products (operands of tables are noise, which toggles more bits than those of a network), and the seconds over which controllers
+#: held the mean. A card's energy is no engine's: the belief in it is firm.
+HEAT: Final = "heat"
+HELD: Final = (
+    FittedConstant(HEAT, 1.25, 0.1, 0.2, 5.0),
+    FittedConstant("window", 10000.0 * MICROSECOND, 1.0, 10.0 * MICROSECOND, 100000.0 * MICROSECOND),
+)
+HELD_NAMES: Final = tuple(parameter.name for parameter in HELD)
 
 
 def sharpness(expected: float) -> FittedConstant:
@@ -93,19 +105,27 @@ def gemm_shape(table: KernelTable) -> GemmShape:
 
 def _gemm(table: KernelTable) -> Predict:
     shape, card, converted = gemm_shape(table), silicon(table), is_format(table, CONVERTED)
+    limit = product_flops(shape) * table.per_row(held_energy) / table.per_row(watts)
 
     def predict(constants: Columns) -> Array:
         rest, tiling = _split_tiling(constants)
         rest["quantise"] = np.where(converted, rest["quantise"], np.inf)
-        return gemm_time(shape, card, GemmConstants(**rest, tiling=tiling))
+        heat, mean = (rest.pop(name) for name in HELD_NAMES)
+        time = gemm_time(shape, card, GemmConstants(**rest, tiling=tiling))
+        held = sustained(time, heat * limit, 0.0, window(time, mean), card.physics["power_corner"])
+        return np.asarray(time + held.held - held.alone)
 
     return predict
 
 
+def product_flops(shape: GemmShape) -> Array:
+    """Return the FLOPs of products."""
+    return 2.0 * shape.m * shape.n * shape.k * shape.batch
+
+
 def _gemm_work(table: KernelTable) -> Array:
     shape, card = gemm_shape(table), silicon(table)
-    flops = 2.0 * shape.m * shape.n * shape.k * shape.batch
-    return np.maximum(flops / card.peak, shape.traffic() / card.bandwidth)
+    return np.maximum(product_flops(shape) / card.peak, shape.traffic() / card.bandwidth)
 
 
 def attention_shape(table: KernelTable) -> AttentionShape:
@@ -262,7 +282,7 @@ CLASSES: Final = (
         own=(FLOOR, COMPUTE, BANDWIDTH),
         shared=(
             *CACHE, *TILING, sharpness(3.0), FittedConstant("fill", 1.5, 0.7, 0.1, 10.0),
-            FittedConstant("quantise", 0.7, 0.5, 0.05, 3.0),
+            FittedConstant("quantise", 0.7, 0.5, 0.05, 3.0), *HELD,
         ),
         bind=_gemm,
         work=_gemm_work,

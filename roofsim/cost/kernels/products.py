@@ -91,6 +91,9 @@ class ProductModel:
         peak = shapes[0].peak
         peak = device.product_rate(math, half=library.half_accumulation)[0] if peak is None else peak
         tiling = fed(tiling, math, peak, device)
+        if measured_share is not None and not measured:
+            # What an architecture makes of others' kernels is stated in its file.
+            measured_share *= device.deviation.compute.get(device.share_key(math), 1.0)
         share = compute_share(measured_share if math in own_rates() else None, math, peak, device)
         shares = [share * shape.factor for shape in shapes]
         sizes = [(shape.m, shape.n, shape.k, shape.batch, *shape.itemsizes) for shape in shapes]

@@ -16,7 +16,7 @@ from roofsim.cost.kernels.models.streaming import (
 from roofsim.cost.kernels.rated import card
 from roofsim.cost.kernels.table import constants_for
 from roofsim.cost.kernels.work import SCATTERED
-from roofsim.graph.ops import Normalization, Softmax
+from roofsim.graph.ops import Embedding, Normalization, Softmax
 from roofsim.numeric import divide
 from roofsim.records import replace
 from roofsim.spec.constants.kernel_models import shipped_models
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 STREAMING: Final = (("vector",), ("depthwise",))
 #: Operation under which kernels without rows were measured.
 FLAT: Final = "elementwise"
+#: Operation under which look-ups of a row for each token were measured.
+LOOKUP: Final = "embedding"
 #: Normalizations along rows, and the operations under which they were measured.
 NORMS: Final = {"layer": "layernorm", "rms": "rmsnorm"}
 #: Arithmetic that streams were measured in.
@@ -68,6 +70,8 @@ def rows_along(op: AbstractOp) -> tuple[str, Real, Real, Real]:
         return NORMS[op.method], *_along(op.inputs[0], op.inputs[0].shape[-1])
     if isinstance(op, Softmax) and not op.backward and not op.on_chip:
         return "softmax", *_along(op.inputs[0], op.row)
+    if isinstance(op, Embedding) and not op.backward and not op.sparse:
+        return LOOKUP, *_along(op.outputs[0], op.width)
     return FLAT, 0.0, 0.0, 0.0
 
 

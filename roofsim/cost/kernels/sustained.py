@@ -42,7 +42,7 @@ class Sustained:
         )
 
 
-def window(time: Real, mean: float) -> Real:
+def window(time: Real, mean: Real) -> Real:
     """Return the share of a product that the power controller, which holds a `mean`, does not average with its neighbours."""
     share: Real = time / (time + mean)
     return share

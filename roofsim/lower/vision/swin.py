@@ -12,7 +12,7 @@ from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.projections import project_stacked
 from roofsim.lower.blocks.relative_bias import indexed_bias
-from roofsim.numeric import Real, ceil, exactly, floor, maximum, minimum, same, where
+from roofsim.numeric import Real, ceil, exactly, floor, is_scalar, maximum, minimum, same, where
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class _Swin:
         """Write a tensor anew in the `share` of an array's sizes that needs it; where they differ, in place."""
         if exactly(share, 0.0):
             return x
-        if type(share) is float:
+        if is_scalar(share):
             return self.layers.copy(x, function)
         b = self.layers.b
         out = b.tensor(function, *x.shape, dtype=x.dtype, base=x)
@@ -225,7 +225,7 @@ class _Swin:
             return scores
         b = self.layers.b
         mask = b.buffer("mask", stage.across * stage.across, 1.0, stage.tokens, stage.tokens)
-        base = None if type(shifted) is float else scores
+        base = None if is_scalar(shifted) else scores
         out = b.tensor("masked", *scores.shape, dtype=scores.dtype, base=base)
         b.emit(Elementwise, "mask", inputs=(scores, mask), outputs=(out,), function="add", share=shifted)
         return out

@@ -8,7 +8,7 @@ from roofsim.graph.expansion import Expansion, packed_weight
 from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Cast, GroupedMatmul, Matmul, Reduction
 from roofsim.graph.tensor import Role, Tensor
-from roofsim.numeric import exactly, share_of
+from roofsim.numeric import exactly, is_scalar, share_of
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ExpandWeights:
             _Way(self.kernels.for_few_rows(), (1.0 - written) * few, ".few_rows"),
             _Way(self.kernels, (1.0 - written) * (1.0 - few), ".many_rows"),
         ]
-        return [way for way in ways if not (isinstance(way.share, float) and way.share == 0.0)]
+        return [way for way in ways if not (is_scalar(way.share) and way.share == 0.0)]
 
 
 def _written(op: Matmul | GroupedMatmul, way: _Way) -> list[AbstractOp]:

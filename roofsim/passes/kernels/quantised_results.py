@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.fuse import fused_kernel
-from roofsim.graph.ops import Cast, Elementwise, Normalization
+from roofsim.graph.ops import Cast, Elementwise, Fused, Normalization
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Activation functions that libraries' kernels convert as well, and their gradients with the suffix.
 ACTIVATIONS: Final = frozenset({"gated", "silu", "gelu", "gelu_new", "relu", "relu_squared"})
 _GRADIENT: Final = "_backward"
+#: What kernels are called that convert beside other work.
+PATTERN: Final = "quantised"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,10 @@ class QuantiseResults:
         op: AbstractOp,
     ) -> AbstractOp | None:
         """Return the op whose kernel can do a conversion as well: nothing between the two reads what it makes."""
-        if not isinstance(op, Cast) or not op.outputs[0].dtype.narrow:
+        cast = _parts(op)[0]
+        if not isinstance(cast, Cast) or not cast.outputs[0].dtype.narrow:
             return None
-        maker = graph.producer.get(op.inputs[0])
+        maker = graph.producer.get(cast.inputs[0])
         if maker is None or not self._converts(maker) or (maker.block, maker.phase) != (op.block, op.phase):
             return None
         first = min(order[reader] for tensor in maker.outputs for reader in readers.get(tensor, [op]))
@@ -66,6 +69,11 @@ class QuantiseResults:
         if isinstance(op, Elementwise):
             return self.activations and op.function.removesuffix(_GRADIENT) in ACTIVATIONS
         return self.norms and isinstance(op, Normalization) and not op.backward
+
+
+def _parts(op: AbstractOp) -> tuple[AbstractOp, ...]:
+    """Return a conversion with what its kernel does beside (the sum that is a bias's gradient), or an op alone."""
+    return op.parts if isinstance(op, Fused) and op.pattern == PATTERN else (op,)
 
 
 def _readers(graph: OpGraph) -> dict[Tensor, list[AbstractOp]]:
@@ -91,7 +99,7 @@ def _merged(
             maker = makers[op]
             read = {t for t in maker.outputs if t in handed or any(one is not op for one in readers.get(t, []))}
             dropped.update(set(maker.outputs) - read)
-            yield fused_kernel([maker, op], read | set(op.outputs), "quantised", name=maker.name)
+            yield fused_kernel([maker, *_parts(op)], read | set(op.outputs), PATTERN, name=maker.name)
         elif dropped.intersection(op.holds):  # what is not written need not be kept
             yield replace(op, holds=tuple(tensor for tensor in op.holds if tensor not in dropped))
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
 from roofsim.search.fitting.bench import beyond_reach, beyond_sharding, reach
+from roofsim.templates import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -88,7 +89,8 @@ def fewest_gpus(
     tokens_per_step
         What a step should handle, where the scenario states no global batch.
     """
-    return _LayoutSearch(LayoutSpace(bench, tokens_per_step), roles or {}).run()
+    with TEMPLATES.expecting_others():
+        return _LayoutSearch(LayoutSpace(bench, tokens_per_step), roles or {}).run()
 
 
 class LayoutSpace:

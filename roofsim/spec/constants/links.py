@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
-Flows = Annotated[float, Field(ge=1.0, le=1e6)]
+Flows = Annotated[float, Field(ge=1.0, le=1_000_000.0)]
 Text = Annotated[str, BeforeValidator(str)]
 
 

@@ -70,6 +70,11 @@ class FusionFacts(Facts):
         description="Narrow types of operands in which the kernels of activations of training write their results, and those of "
         "their gradients; others are converted by a kernel of their own.",
     )
+    bias_gradients: Literal["separate", "fused"] = Field(
+        default="separate",
+        description="fused: the gradient of a bias is summed by the kernel that converts the same gradient to a narrow type, or in "
+        "the epilogue of the GEMM of the weight's gradient; separate: a kernel of its own.",
+    )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
         description="What runs as kernels of its own in inference: biases of GEMMs and of convolutions, the padding mask of "

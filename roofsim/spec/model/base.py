@@ -10,6 +10,7 @@ from roofsim.spec.model.traits import Traits
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.reading.spoken import whole
 from roofsim.spec.strict import Strict
+from roofsim.symbols import kind_of, settled
 
 #: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
 Size = Annotated[int, BeforeValidator(whole), Field(gt=0, le=10**12)]
@@ -102,6 +103,8 @@ class ModelSpec(Strict):
         update = {
             name: real(value)
             for name, value in self.__dict__.items()
-            if type(value) is int and name not in self.structural
+            if kind_of(value) is int and name not in self.structural
         }
+        fixed = {name: settled(self.__dict__[name]) for name in self.structural if name in self.__dict__}
+        update |= {name: value for name, value in fixed.items() if value is not self.__dict__[name]}
         return self.model_copy(update=update)

@@ -9,6 +9,7 @@ from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.strict import Strict
+from roofsim.symbols import kind_of
 from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
@@ -79,7 +80,7 @@ class TransformerModel(ModelSpec):
         h, a = self.hidden_size, self.num_attention_heads
         derived: dict[str, Any] = {
             "num_key_value_heads": a,
-            "head_size": self._own_head_size() or (h // a if isinstance(h, int) else h / a),
+            "head_size": self._own_head_size() or (h // a if kind_of(h) is int else h / a),
             "intermediate_size": 4 * h,
             "activation": "silu" if self.gated_mlp else "gelu",
             "biases": biases,
@@ -305,7 +306,7 @@ class DecoderModel(TransformerModel):
         filled = super().completed()
         width = self._expert_width()
         shared = self.shared_expert_intermediate_size
-        if shared is None and not (type(self.num_shared_experts) is int and self.num_shared_experts == 0):
+        if shared is None and not (kind_of(self.num_shared_experts) is int and self.num_shared_experts == 0):
             shared = width * self.num_shared_experts
         wide = self.position_embedding != "learned" if self.softmax_in_fp32 is None else self.softmax_in_fp32
         return filled.model_copy(

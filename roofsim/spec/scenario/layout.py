@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.numeric import Real, maximum, minimum, real, where
+from roofsim.numeric import Real, is_scalar, maximum, minimum, real, where
 from roofsim.records import dataclass
 from roofsim.spec.scenario.sharding import ShardedOver
 
@@ -77,7 +77,7 @@ def expert_tensor_of(parallel: Parallel | Point) -> Real:
     if parallel.expert_tensor is not None:
         return parallel.expert_tensor
     dealt = real(parallel.expert)
-    if isinstance(dealt, float):
+    if is_scalar(dealt):
         return parallel.tensor if dealt == 1.0 else 1
     return where(dealt > 1.0, 1.0, real(parallel.tensor))
 

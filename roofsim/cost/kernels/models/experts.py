@@ -64,13 +64,21 @@ class ExpertShape:
         """Return (token, expert) pairs that land on this card."""
         return self.tokens * self.chosen * self.local / self.experts
 
+    def products(self) -> tuple[tuple[Array, Array], ...]:
+        """Return columns and depth of the products that lead up and down; no columns where there is none."""
+        return (self.up * self.intermediate, self.hidden), (self.down * self.hidden, self.intermediate)
+
+    def weights(self) -> Array:
+        """Return the weights of an expert."""
+        return self.hidden * self.intermediate * (self.up + self.down)
+
     def flops(self) -> Array:
         """Return FLOPs without padding."""
-        return 2.0 * self.routed() * self.hidden * self.intermediate * (self.up + self.down)
+        return 2.0 * self.routed() * self.weights()
 
     def weight_bytes(self, active: Array) -> Array:
         """Return bytes of the weights of `active` experts."""
-        return active * self.hidden * self.intermediate * (self.up + self.down) * self.itemsize_b
+        return active * self.weights() * self.itemsize_b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,25 +140,46 @@ def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstan
     # Balanced routing wakes as many experts as it can, a power law fewer than chance.
     asleep = constants.asleep * even * (1.0 - even / shape.local)
     active = np.where(skewed, even - asleep, np.minimum(shape.routed(), shape.local))
+    # A token takes so many different experts, however skewed its choice.
+    active = np.maximum(active, np.minimum(shape.routed(), shape.chosen * shape.local / shape.experts))
     active = np.maximum(active, np.minimum(1.0, shape.routed()))
     routed = np.maximum(routed, active)
     # A partly filled tile costs a whole one: half a tile per expert when loads vary, none extra below one tile.
     each = routed / active / constants.tile
     padded = active * constants.tile * np.where(skewed, np.maximum(each + 0.5, 1.0), np.ceil(each))
-    work = 2.0 * padded * shape.hidden * shape.intermediate * (shape.up + shape.down)
-    columns = np.where(shape.up > 0.0, shape.up * shape.intermediate, shape.hidden)
-    tiles = padded / constants.tile * np.maximum(columns / constants.width, 1.0)
-    grid = silicon.physics["expert_grid_corner"]
-    busy = 1.0 / corner(1.0, silicon.compute_units / tiles, grid)
-    compute = work / (silicon.peak * constants.compute * busy)
-    weights = shape.weight_bytes(active)
-    rows = routed * (shape.hidden + 2.0 * shape.intermediate) * shape.itemsize_a
-    speedup = resident_bandwidth(weights, silicon, constants.cache_speedup, constants.cache_reach)
-    filled = 1.0 / corner(1.0, silicon.compute_units / (np.asarray(constants.fill) * tiles), grid)
+    compute, memory = np.zeros(()), np.zeros(())
+    for columns, depth in shape.products():
+        own = _product_limits(shape, columns, depth, (active, padded, routed), silicon, constants)
+        compute, memory = compute + own[0], memory + own[1]
     bandwidth = silicon.bandwidth * constants.bandwidth
-    memory = (weights / speedup + rows) / (bandwidth * filled)
     moved = shape.whole * constants.permute * routed * shape.hidden * PERMUTE_BYTES / bandwidth
     return np.asarray(compute), np.asarray(memory), np.asarray(moved + constants.expert * active)
+
+
+def _product_limits(
+    shape: ExpertShape,
+    columns: Array,
+    depth: Array,
+    woken: tuple[Array, Array, Array],
+    silicon: Silicon,
+    constants: ExpertConstants,
+) -> tuple[Array, Array]:
+    """Return the seconds of arithmetic and of traffic of one product of all experts, which has a grid of its own.
+
+    `woken` are experts with tokens, and rows of all of them with and without padding. A block draws what it keeps in flight over
+    the latency, which a cache shortens by less than it speeds up a full card.
+    """
+    (active, padded, routed), grid = woken, silicon.physics["expert_grid_corner"]
+    tiles = padded / constants.tile * np.maximum(columns / constants.width, 1.0)
+    busy = 1.0 / corner(1.0, silicon.compute_units / tiles, grid)
+    compute = 2.0 * padded * columns * depth / (silicon.peak * constants.compute * busy)
+    speedup = resident_bandwidth(shape.weight_bytes(active), silicon, constants.cache_speedup, constants.cache_reach)
+    near = np.minimum(speedup, silicon.physics["cached_latency"])
+    drawn = np.asarray(constants.fill) * tiles / silicon.compute_units
+    rows = routed * (shape.hidden + 2.0 * shape.intermediate) * shape.itemsize_a * columns * depth / shape.weights()
+    cached = active * columns * depth * shape.itemsize_b * corner(1.0 / speedup, 1.0 / (drawn * near), grid)
+    memory = (cached + rows * corner(1.0, 1.0 / drawn, grid)) / (silicon.bandwidth * constants.bandwidth)
+    return np.asarray(compute), np.asarray(memory)
 
 
 def busiest(shape: ExpertShape, least: float) -> Array:
