@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.cases import Case
     from roofsim.evaluate import Evaluation
+    from roofsim.serve.served import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,17 @@ def _one_pass(case: Case, served: ServedPasses) -> Prediction:
 
 def _served(case: Case) -> Prediction:
     """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
-    served = serve_any(load_scenario(case.scenario, {}), resolve_document)
+    return prediction_of_server(case, serve_any(load_scenario(case.scenario, {}), resolve_document))
+
+
+def prediction_of_server(case: Case, served: Served | ServedPasses) -> Prediction:
+    """Read what was measured off the answer of a server.
+
+    Raises
+    ------
+    NoDataError
+        When the server has no steady state.
+    """
     if isinstance(served, ServedPasses):
         return _one_pass(case, served)
     if served.steady is None:
