@@ -342,7 +342,7 @@ def serving_pass(
         Of a pipeline: batches on its stages at once, each with a pass like this. Its seconds are those until the batch may run
         its next one: all stages, or the slowest for each batch.
     """
-    call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
+    call = replace(call_of(resolved, phase, context, batch), length=length, chunked=phase == "prefill")
     stages = _served(resolved, call, beside=adapters, times=in_flight, parts=in_flight, steady=True)
     return Program(stages=tuple(stages))
 

@@ -206,7 +206,7 @@ def page(
 
 @app.command("summary", epilog="evidence summary")
 def summary() -> None:
-    """Write the table of scores that travels with roofsim (`roofsim validate`): takes half an hour."""
+    """Write the table of scores that travels with roofsim (`roofsim validate`), from stored predictions: takes a minute."""
     from roofsim_evidence.summary import write_all
 
     typer.echo(f"wrote {write_all()}")

@@ -13,7 +13,7 @@ from roofsim.records import dataclass, replace
 from roofsim.spec.constants.intervals import shipped
 from roofsim_evidence import markdown
 from roofsim_evidence.folds import files
-from roofsim_evidence.folds.kinds import KINDS, family_of, publisher_of
+from roofsim_evidence.folds.kinds import KINDS, ONCE, family_of, publisher_of
 from roofsim_evidence.intervals.fit import amounts_of
 from roofsim_evidence.intervals.rows import RATES, known_without, row_of
 
@@ -104,7 +104,8 @@ def out_of_fold(name: str, rows: Sequence[Prediction]) -> OutOfFold:
     """Return a set's rows in every way that is stored of them."""
     stored = files.read(name)
     moved = files.moved(stored, ((row.case.name, row.predicted) for row in rows))
-    ways = {} if moved else {kind: tuple(_without(rows, kind, stored)) for kind in KINDS}
+    kinds = () if moved else ("source",) if name in ONCE else tuple(KINDS)
+    ways = {kind: tuple(_without(rows, kind, stored)) for kind in kinds}
     return OutOfFold(name=name, shipped=tuple(rows), left_out=ways, moved=len(moved))
 
 

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate import published
 from roofsim.calibrate.score import grouped, score
+from roofsim.errors import Place, Problem, SpecError
 from roofsim.output import save_text
 from roofsim_evidence.columns import without
-from roofsim_evidence.inference.cases import predict_all
-from roofsim_evidence.inference.external_page import external_cases
-from roofsim_evidence.inference.page import served
-from roofsim_evidence.inference.times import times
-from roofsim_evidence.memory.cases import predict_all as predict_peaks
-from roofsim_evidence.memory.cases import stated
-from roofsim_evidence.mlperf_training.cases import training_cases
-from roofsim_evidence.multi_gpu.cases import measured_cases
+from roofsim_evidence.folds.files import MOVED
+from roofsim_evidence.left_out.page import stored_rows
+from roofsim_evidence.left_out.refits import Refit
+from roofsim_evidence.left_out.sets import priced
 from roofsim_evidence.places import checkout
-from roofsim_evidence.steps.cases import load_cases, predict_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +23,18 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.predict import Prediction
 
+#: Set of the table -> the stored sets that it is made of.
+TABLE: Final = {
+    "steps": ("steps",),
+    "multi-gpu": ("multi-gpu",),
+    "inference": ("inference", "servers"),
+    "external-inference": ("external-inference",),
+    "mlperf-training": ("mlperf-training",),
+    "mlperf-inference": ("mlperf-inference",),
+    "memory": ("memory",),
+}
+#: One row of so many is predicted again, to see whether what is stored still holds.
+AGAIN: Final = 50
 HEADS: Final = ("measurements", "source", "n", "median", "mean", "p90", "worst", "bias", "rank", "coverage")
 DIGITS: Final = 4
 
@@ -59,18 +67,25 @@ def write(sets: Mapping[str, Sequence[Prediction]]) -> Path:
 
 
 def write_all() -> Path:
-    """Predict every published measurement without its source, and write the table."""
-    inference = predict_all()[0]
-    return write(
-        {
-            "steps": without("source", "steps", predict_steps(load_cases())),
-            "multi-gpu": without("source", "multi-gpu", predict_steps(measured_cases())),
-            "inference": [
-                *without("source", "inference", times(inference)),
-                *without("source", "servers", served(inference)),
-            ],
-            "external-inference": predict_all(external_cases())[0],
-            "mlperf-training": predict_steps(training_cases()),
-            "memory": without("source", "memory", stated(predict_peaks())),
-        }
-    )
+    """Score every set by its stored predictions, each row's source left out, and write the table.
+
+    Raises
+    ------
+    SpecError
+        When predictions have moved since they were stored: with the set and the command that stores them again.
+    """
+    return write({name: [row for part in parts for row in _rows(part)] for name, parts in TABLE.items()})
+
+
+def _rows(name: str) -> list[Prediction]:
+    """Return a set's rows as predicted without their source, after some of them were predicted again."""
+    rows = stored_rows(name)
+    stored = {row.case.name: row.predicted for row in rows}
+    answers = ((row.case.name, priced(row.case, Refit())) for row in rows[::AGAIN])
+    now = {case: answer[0] for case, answer in answers if answer is not None}
+    moved = [case for case, value in now.items() if abs(value / stored[case] - 1.0) > MOVED]
+    if moved:
+        message = f"{len(moved)} of {len(now)} predictions moved since they were stored, {moved[0]} among them"
+        hint = "Run `evidence fit folds --write` first."
+        raise SpecError(Problem(message, Place(f"evidence/measurements/out_of_fold/{name}.csv"), "", hint))
+    return [row for row in without("source", name, rows) if not row.case.apart]

@@ -27,6 +27,7 @@ SERVED: Final = {
     "time_per_output_token": "token",
     "time_to_first_token": "first_token",
     "output_tokens_per_second": "output_rate",
+    "requests_per_second": "output_rate",
 }
 #: Formats that the same units multiply at the same rate.
 _SAME: Final = {"bf16": "fp16"}

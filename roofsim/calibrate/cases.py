@@ -19,22 +19,23 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 STEP_TIME: Final = "step_time"
+REQUESTS: Final = "requests_per_second"
 #: Quantity that may be measured -> its unit; quantities have the names that they have in a result.
 QUANTITIES: Final = {
     STEP_TIME: "s",
     "time_per_output_token": "s",
     "time_to_first_token": "s",
     "output_tokens_per_second": "",
-    "requests_per_second": "",
+    REQUESTS: "",
     "allocated_peak": "B",
     "reserved": "B",
     "device_total": "B",
     "parameters": "B",
 }
 #: Quantities of a server under load.
-SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second", "requests_per_second")
+SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second", REQUESTS)
 #: Latencies that a measured rate may have had to keep.
-LATENCIES: Final = ("time_to_first_token", "time_per_output_token")
+LATENCIES: Final = ("time_to_first_token", "time_per_output_token", "end_to_end")
 #: Quantities of memory.
 BYTES: Final = ("allocated_peak", "reserved", "device_total", "parameters")
 

@@ -8,7 +8,7 @@ from roofsim.analyze.intervals import interval, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve_document
 from roofsim.calibrate.bounded import output_rate_within
-from roofsim.calibrate.cases import BYTES, SERVED
+from roofsim.calibrate.cases import BYTES, REQUESTS, SERVED
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass
 from roofsim.serve.any_model import serve_any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.cases import Case
     from roofsim.evaluate import Evaluation
+    from roofsim.serve.served import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
 
 def _one_pass(case: Case, served: ServedPasses) -> Prediction:
     """Predict the requests per second of a server of a network that answers in one pass."""
-    if case.quantity != "requests_per_second" or served.steady is None:
+    if case.quantity != REQUESTS or served.steady is None:
         raise NoDataError(served.reason or f"no {case.quantity} of a network that answers in one pass")
     resolved = served.plan.resolved
     return Prediction(
@@ -108,7 +109,17 @@ def _one_pass(case: Case, served: ServedPasses) -> Prediction:
 
 def _served(case: Case) -> Prediction:
     """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
-    served = serve_any(load_scenario(case.scenario, {}), resolve_document)
+    return prediction_of_server(case, serve_any(load_scenario(case.scenario, {}), resolve_document))
+
+
+def prediction_of_server(case: Case, served: Served | ServedPasses) -> Prediction:
+    """Read what was measured off the answer of a server.
+
+    Raises
+    ------
+    NoDataError
+        When the server has no steady state.
+    """
     if isinstance(served, ServedPasses):
         return _one_pass(case, served)
     if served.steady is None:
@@ -117,7 +128,9 @@ def _served(case: Case) -> Prediction:
     figures = {**answer["latency"], **answer["throughput"]}
     ends = figures.get(f"{case.quantity}_range")
     if case.bounds is not None:
-        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
+        each = served.plan.output if case.quantity == REQUESTS else 1.0
+        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds) / each
+    if case.bounds is not None or case.quantity == REQUESTS:
         ends = rate_range(figures[case.quantity], resolved)
     return Prediction(
         case=case,

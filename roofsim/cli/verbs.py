@@ -62,7 +62,7 @@ VERBS: Final = {
     ),
     "serve": Verb(
         "roofsim.cli.serve:serve",
-        "Predict what a server does under load: latencies, throughput, room for requests, cost per token.",
+        "Predict what a server does under load: latencies, throughput, room for requests, cost per token or request.",
         (
             "roofsim serve llama3-8b --gpu h100 --prompt-length 1k --output-length 256 --request-rate 5",
             "roofsim serve llama3-8b --gpu rtx4090 --precision int4 --prompt-length 512 --output-length 128 --concurrency 8",

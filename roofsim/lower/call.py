@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
 from roofsim.lower.flavour import Flavour
-from roofsim.lower.shares import Shares
+from roofsim.lower.shares import Shares, one
+from roofsim.numeric import minimum
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Call:
         Tokens that the cache holds after this pass.
     cached_batches
         Batches like this one whose caches lie beside one another: those of the other micro batches of a pipeline.
+    beams
+        Rows of a decode step that belong to one request: `batch` counts them all.
+    shared_context
+        Tokens of a request's context that all of its beams have in common.
     chunked
         Whether a prefill runs in pieces of `length`: keys of the pieces before are in the cache.
     """
@@ -45,6 +50,8 @@ class Call:
     target_length: Real | None = None
     packed_length: Real | None = None
     context_length: Real = 0.0
+    beams: Real = 1.0
+    shared_context: Real = 0.0
     chunked: bool = False
     compute: DType = BF16
     autocast: bool = False
@@ -61,6 +68,23 @@ class Call:
     def cache(self) -> CacheFacts:
         """How the engine keeps keys and values."""
         return self.flavour.engine.cache
+
+    @property
+    def searches(self) -> bool:
+        """Whether a step finds the best continuations of several beams."""
+        return self.phase == "decode" and not one(self.beams)
+
+    @property
+    def shares_beams(self) -> bool:
+        """Whether beams read what they began from in one place, each through a table of its own."""
+        return self.searches and self.cache.beams == "shared"
+
+    def held(self, tokens: Real) -> Real:
+        """Return the tokens that the cache of one beam holds, where beams share what they began from."""
+        if not self.shares_beams:
+            return tokens
+        shared = minimum(self.shared_context, tokens)
+        return tokens - shared + shared / self.beams
 
     @property
     def cached(self) -> bool:

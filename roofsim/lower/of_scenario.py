@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 
-def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
-    """Return the call of one pass."""
+def call_of(resolved: Resolved, phase: str, context: Real = 0.0, batch: Real | None = None) -> Call:
+    """Return the call of one pass over the scenario's batch, or over another."""
     workload, precision = resolved.workload, resolved.precision
     length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
     target = workload.target_length
@@ -27,16 +27,24 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         length = workload.prompt_length
     return Call(
         phase=phase,
-        batch=real(workload.micro_batch_size),
+        batch=(real(workload.micro_batch_size) if batch is None else batch) * rows_of(resolved, phase),
         length=None if length is None else real(length),
         target_length=None if target is None else real(target),
         packed_length=None if workload.packed_length is None else real(workload.packed_length),
         context_length=context,
+        beams=real(workload.beam_width or 1),
+        shared_context=real(workload.prompt_length or 0) + real(workload.context_length or 0),
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
         flavour=flavour_of(resolved, phase),
         shares=shares_of(resolved),
     )
+
+
+def rows_of(resolved: Resolved, phase: str) -> Real:
+    """Return the rows of a pass for each sequence of the batch: its beams in decode steps, and in prompts that run for each."""
+    each = phase == "decode" or (phase == "prefill" and resolved.engine.cache.beams == "copied")
+    return real(resolved.workload.beam_width or 1) if each else 1.0
 
 
 def shares_of(resolved: Resolved) -> Shares:

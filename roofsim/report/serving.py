@@ -78,9 +78,11 @@ def _requests(served: Served) -> str:
             f", {load}" if served.kind == "closed" else ""
         )
     default = words.default_lengths(plan.resolved.workload.model_dump(), plan.assumed)
-    return (
-        f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens{default}; {load}"
+    beams = f" in {plan.beams:.0f} beams" if plan.beams > 1.0 else ""
+    tokens = (
+        f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens{beams}{default}"
     )
+    return f"{tokens}; {load}"
 
 
 def _dealt(served: Served, load: float | None) -> str:

@@ -104,6 +104,11 @@ class ServerPlan:
         return self.resolved.constants.physics["usual_length_variation"]
 
     @property
+    def beams(self) -> float:
+        """Beams of each request."""
+        return float(self.resolved.workload.beam_width or 1)
+
+    @property
     def draft_tokens(self) -> int:
         """Tokens guessed for each check."""
         spec = self.serving.speculative
@@ -240,6 +245,8 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (a closed loop) and request_rate (an open loop) are different loads"
         raise problem(document, "request_rate", message, "Give one, or neither for as many requests as fit.")
+    if (workload.beam_width or 1) > 1 and serving.speculative is not None:
+        raise problem(document, "beam_width", "beam search with speculative decoding is not modelled", "Leave one out.")
     if serving.num_prompts is not None:
         _refuse_run(workload, serving, document)
     if serving.arrivals is not None and workload.request_rate is None:

@@ -186,6 +186,7 @@ def as_data(served: Served) -> dict[str, Any]:
             "prompt_length": plan.prompt,
             "cached_prompt_length": plan.cached,
             "output_length": plan.output,
+            "beam_width": plan.beams,
             "max_num_batched_tokens": plan.budget,
             "chunked_prefill": plan.chunked,
             "max_num_seqs": plan.max_num_seqs,

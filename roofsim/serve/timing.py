@@ -29,6 +29,8 @@ class Timing:
         Of the model alone, without the host's part.
     host_step, host_sequence
         The host's part of a step, and of each running request in it.
+    beams
+        Rows of a running request in a decode step.
     mixed
         Whether prompts ride in decode steps.
     guesses, tokens_per_check
@@ -50,6 +52,7 @@ class Timing:
     host_step: float
     host_sequence: float
     mixed: bool
+    beams: float = 1.0
     draft_tokens: int = 0
     tokens_per_check: float = 1.0
     draft: Surface | None = None
@@ -90,7 +93,8 @@ class Timing:
         rows = running * (1.0 + self.draft_tokens)
         more = self._products(rows)
         if self.shared_pass:
-            more = self._products(tokens + rows) - self._products(tokens)
+            of_prompts = tokens / self.beams  # steps are priced by requests, each of which has that many rows
+            more = self._products(of_prompts + rows) - self._products(of_prompts)
         body = self._prompt(tokens) + max(more, 0.0) + self._attention(running, context)
         body += self._adapted(tokens + rows, running + max(prompts, 1.0))
         return body + self._guessing(running, context) + self._host(running)
@@ -158,6 +162,7 @@ def timing_of(plan: ServerPlan, most: float, in_flight: float = 1.0) -> Timing:
         prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
         host_step=resolved.engine.launch.host_time_per_step * factor,
         host_sequence=(resolved.engine.launch.host_time_per_sequence + plan.facts.sampling_time) * factor,
+        beams=plan.beams,
         mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
         draft_tokens=plan.draft_tokens,
         tokens_per_check=1.0 if spec is None else spec.tokens_per_check,

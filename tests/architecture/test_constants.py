@@ -96,6 +96,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "passes/optimizer/methods.py": {"StateCode.smallest"},
     "passes/partition/keep.py": {"SMALL", "PER_STEP", "MOST_STEPS", "UNWRITTEN", "LONG_CHAIN"},
     "lower/blocks/attention.py": {3, 32},
+    "lower/blocks/beams.py": {"KEPT"},
     "lower/blocks/delta_net.py": {"CHUNK"},
     "lower/blocks/exchange.py": {3},
     "lower/blocks/projections.py": {3},

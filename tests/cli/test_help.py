@@ -96,7 +96,7 @@ def test_only_the_options_that_a_verb_uses(cli):
 
 
 def test_serve_states_its_own_default_engine(cli):
-    assert "[default: vllm]" in " ".join(cli("serve", "--help").split())
+    assert "[default: vllm; of networks of one pass tensorrt]" in " ".join(cli("serve", "--help").split())
 
 
 def test_words_of_the_command_line_are_those_of_the_analyses():

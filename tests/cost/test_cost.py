@@ -218,7 +218,8 @@ def test_long_products_are_held_to_the_power_limit_one_by_one():
     shared = evaluated(
         "llama2-7b", micro_batch_size=8, sequence_length=2048, precision="fp16", hardware_gpu="v100-sxm2-32gb"
     )
-    assert step.resources["power"] > 0.15 * step.step
+    # Of an operation that is held, a step feels 1 / clock_power: three tenths of this step are held.
+    assert step.resources["power"] * shipped_physics()["clock_power"] > 0.3 * step.step
     assert sum(step.resources.values()) == pytest.approx(step.step)
     assert not any(part.held for part in shared.priced[0].totals().sustained.values())
     assert all(

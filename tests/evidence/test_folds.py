@@ -81,7 +81,7 @@ def test_energies_are_fitted_to_what_is_left():
     cases = tuple(case_of(str(index), "dle" if index < 30 else "timm-train") for index in range(60))
     made = np.where(np.arange(60) < 30, 0.9, 1.2)  # seconds go with the energy; each source was made with its own
     logs = np.log(np.array(GRID)[None, :] / made[:, None])
-    priced = PricedEnergies(1e-12, cases, logs)
+    priced = PricedEnergies(1e-12, 1e-12, cases, logs)
     for left, factor in (("dle", 1.2), ("timm", 0.9)):
         assert priced.fitted(Fold(kind="source", name=left).holds) == pytest.approx(factor * 1e-12, rel=0.02)
     assert priced.fitted(lambda _: True) is None

@@ -2,6 +2,8 @@
 
 import pytest
 
+import roofsim
+from roofsim.errors import SpecError
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Embedding
 from roofsim.memory.profile import profile
@@ -69,9 +71,57 @@ def test_a_pass_without_gradients_ends_in_probabilities():
     assert profile(graph).saved_activations == 0.0
 
 
+#: Of DLRM-DCNv2: 27 vectors of 128 in three cross layers of rank 512, then 3456-1024-1024-512-256-1.
+CROSS, TOP_OF_CROSS = 3.0 * 2.0 * 3456.0 * 512.0, 3456.0 * 1024.0 + 1024.0**2 + 1024.0 * 512.0 + 512.0 * 256.0 + 256.0
+
+
+def test_cross_layers_by_hand():
+    model = catalog_model("dlrm-dcnv2")
+    tables = 204184588.0 * 128.0
+    layers = 171392.0 + CROSS + 3.0 * 3456.0 + TOP_OF_CROSS + 1024.0 + 1024.0 + 512.0 + 256.0 + 1.0
+    graph = run(model, batch=BATCH, precision="fp32")
+    assert parameters(graph) == model.published_parameters == tables + layers
+    assert heavy_flops(graph, Phase.FORWARD) == 2.0 * BATCH * (BOTTOM + CROSS + TOP_OF_CROSS)
+    assert heavy_flops(graph, Phase.BACKWARD) == 2.0 * BATCH * (2.0 * (BOTTOM + CROSS + TOP_OF_CROSS) - 13.0 * 512.0)
+
+
+def test_tables_are_read_as_often_as_each_feature_has_indices():
+    model = catalog_model("dlrm-dcnv2")
+    assert sum(model.lookups(index) for index in range(26)) == 214
+    largest = max(lookups(run(model, batch=BATCH), Phase.FORWARD), key=lambda op: op.bytes_read())
+    assert largest.lookups == 100.0 * BATCH
+    assert largest.outputs[0].shape == (BATCH, 128.0)
+    # The rows of 100 indices and these, 8 bytes each, with one offset per sample.
+    assert largest.bytes_read() == BATCH * (100.0 * (128.0 * 2.0 + 8.0) + 8.0)
+
+
+def test_first_vectors_enter_every_cross_layer():
+    """Each layer multiplies by the vectors before the first one, which are not what it hands on."""
+    graph = run(catalog_model("dlrm-dcnv2"), phase="forward", batch=BATCH)
+    block = next(op.block for op in graph if op.block is not None and op.block.name == "cross")
+    assert block.repeat == 3.0
+    ((entering, _),) = block.carries
+    product = next(op for op in graph if op.block is block and getattr(op, "function", "") == "mul")
+    assert entering not in product.inputs
+
+
+def test_layers_run_in_eight_bits():
+    def step(precision):
+        asked = {"engine": "tensorrt", "phase": "forward", "gpu": "h100", "batch_size": 8192}
+        return roofsim.run("dlrm-v2", precision=precision, **asked).step_time
+
+    assert step("int8") < 0.85 * step("fp16")
+
+
+def test_tables_of_several_gpus_are_refused():
+    with pytest.raises(SpecError, match="tensor"):
+        roofsim.run("dlrm-v2", phase="forward", gpu="h100", tensor=8)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"lookups_per_table": (1, 2)}, "lookups_per_table has 2 entries for 1 table"),
         ({"bottom_mlp": (512, 64)}, "bottom_mlp must end in embedding_dim 128"),
         ({"top_mlp": (512, 2)}, "top_mlp must end in 1"),
     ],

@@ -113,10 +113,8 @@ def test_a_step_takes_no_less_than_three_forwards_of_its_products(gpu, model, en
     assert 1.5 < spent[Phase.BACKWARD] / spent[Phase.FORWARD] < 3.0
 
 
-@pytest.mark.parametrize("engine", ["pytorch-eager", "megatron-core"])
-@pytest.mark.parametrize(("limit", "within"), [("30 kW", 1e-6), ("700 W", 0.12)])
-def test_shown_times_differ_by_the_clock_of_the_pass_only(engine, limit, within):
-    """Far below the power limit the times that users see are equal; at it, the denser pass has the lower clock."""
+def clocks_apart(engine, limit):
+    """Return how far the times of a training step's forward pass lie below those of a forward pass, per kernel."""
 
     def forward_times(phase):
         graph = roofsim.graph(
@@ -129,6 +127,19 @@ def test_shown_times_differ_by_the_clock_of_the_pass_only(engine, limit, within)
         }
 
     train, forward = forward_times("train"), forward_times("forward")
-    ratios = [train[name] / forward[name] for name in train.keys() & forward.keys()]
-    assert len(ratios) >= 20
-    assert all(1.0 - within <= ratio <= 1.0 + 1e-9 for ratio in ratios)
+    apart = [1.0 - train[name] / forward[name] for name in train.keys() & forward.keys()]
+    assert len(apart) >= 20
+    assert min(apart) >= -1e-9
+    return max(apart)
+
+
+@pytest.mark.parametrize("engine", ["pytorch-eager", "megatron-core"])
+def test_shown_times_differ_by_the_clock_of_the_pass_only(engine):
+    """Far below the power limit the times that users see are equal; at it, the denser pass has the lower clock.
+
+    The corner between is smooth: each doubling of the limit takes what is left to less than a tenth.
+    """
+    assert clocks_apart(engine, "700 W") <= 0.12
+    near, far = clocks_apart(engine, "2 kW"), clocks_apart(engine, "4 kW")
+    assert far < 0.1 * near < 1e-3
+    assert clocks_apart(engine, "30 kW") <= 1e-6

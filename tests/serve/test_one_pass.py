@@ -73,6 +73,16 @@ def test_copies_share_a_queue():
     assert shared.mean < 0.7 * sure(one.under(rate / 4.0)).mean
 
 
+@pytest.mark.parametrize("poisson", [True, False])
+def test_a_delay_of_many_batches(poisson):
+    """An idle server that waits for longer than batches take: full ones, or a delay for the first of each."""
+    server = batcher(512, delay=0.05, poisson=poisson)
+    rate = 5_000.0
+    latencies, simulated = sure(server.under(rate)), simulate(server, rate, (50.0,))
+    assert latencies.mean == pytest.approx(simulated.mean, rel=0.1)
+    assert latencies.mean_batch == pytest.approx(simulated.mean_batch, rel=0.1)
+
+
 def test_evenly_spaced_requests_wait_less():
     server = batcher(8)
     rate = at_share(server, 0.8)
@@ -117,7 +127,7 @@ def test_times_are_those_of_run():
 
 
 def test_rate_bound_and_plain_data():
-    bound = {"latency_bound": "15 ms", "max_batch_size": 512}
+    bound = {"latency_bound": "15 ms", "max_batch_size": 2048}
     served = roofsim.serve("resnet50", gpu="h100", precision="int8", serving=bound)
     data = json.loads(json.dumps(served.to_dict()))
     most = data["slo"]["max_request_rate"]

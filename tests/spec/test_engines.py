@@ -53,6 +53,7 @@ SIZES = {
 }
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
+    "beam_search": "shared",
     "attention_unpads": True,
     "narrow_merged": False,
     "narrow_product_launches": 3.0,

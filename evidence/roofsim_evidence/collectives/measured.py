@@ -30,7 +30,7 @@ MICROSECOND: Final = parse("1 us", "s")
 HOST_CLOCK: Final = parse("4 MiB", "B")
 #: Collective libraries; others are engines with kernels of their own.
 LIBRARIES: Final = ("nccl", "nccl-8bit", "rccl", "oneccl")
-#: One row of so many may be fitted.
+#: One row of so many is fitted: sizes of one sweep lie close, and say the same. What is scored leaves whole things out.
 FITTED: Final = 3
 
 
@@ -53,6 +53,8 @@ class Collectives:
         Each row's index into `cases`.
     parts
         What each row is scored with.
+    publishers
+        Who published each row, whatever the version of what was measured.
     per_node
         Ranks of the group on one node.
     by_host
@@ -64,6 +66,7 @@ class Collectives:
     cases: tuple[CollectiveCall, ...]
     case: np.ndarray[Any, np.dtype[np.int64]]
     parts: np.ndarray[Any, np.dtype[np.str_]]
+    publishers: np.ndarray[Any, np.dtype[np.str_]]
     ranks: Array
     per_node: Array
     size: Array
@@ -81,6 +84,7 @@ class Collectives:
             self,
             case=self.case[rows],
             parts=self.parts[rows],
+            publishers=self.publishers[rows],
             ranks=self.ranks[rows],
             per_node=self.per_node[rows],
             size=self.size[rows],
@@ -89,6 +93,15 @@ class Collectives:
             unfit=self.unfit[rows],
             fitted=self.fitted[rows],
         )
+
+    def names(self, kind: str) -> np.ndarray[Any, np.dtype[np.str_]]:
+        """Return what each row belongs to: its ``source`` (publisher), its ``card`` or its ``machine`` (system)."""
+        if kind == "source":
+            return self.publishers
+        cards = {case.system: _hardware(case.system)[1].name for case in self.cases}
+        own = [case.system if kind == "machine" else cards[case.system] for case in self.cases]
+        named: np.ndarray[Any, np.dtype[np.str_]] = np.asarray(own)[self.case]
+        return named
 
     def of(self, **wanted: str) -> Mask:
         """Mark the rows of cases with the given fields."""
@@ -99,7 +112,7 @@ class Collectives:
 
 @cache
 def measured() -> Collectives:
-    """Return the measurements that ship, in the order in which every third may be fitted."""
+    """Return the measurements that ship, in the order in which every third is fitted."""
     path = measurements() / "collectives.csv.gz"
     rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8"))))
     keys = [CollectiveCall(row["system"], row["network"], row["op"], row["library"]) for row in rows]
@@ -115,6 +128,7 @@ def measured() -> Collectives:
         cases=cases,
         case=np.array([place[key] for key in keys]),
         parts=parts,
+        publishers=np.array([row["source"].partition(":")[0] for row in rows]),
         ranks=column("ranks"),
         per_node=column("per_node"),
         size=column("bytes"),

@@ -39,6 +39,11 @@ PUBLISHERS: Final = {
     "torchao-h100": "torchao",
     "torchao-vit": "torchao",
 }
+#: Sets that nothing is fitted to.
+UNFITTED: Final = ("mlperf-training", "mlperf-inference", "external-inference")
+#: Those of them that are predicted once, with the shipped constants: their sources are left out as they are, and nobody asks what
+#: other sources' rows of their cards are worth.
+ONCE: Final = ("mlperf-inference", "external-inference")
 #: Families whose many models go by the first word of their names, such as llama of llama3-8b.
 _BY_NAME: Final = ("decoder",)
 _FIRST_WORD: Final = re.compile(r"[a-z]+")

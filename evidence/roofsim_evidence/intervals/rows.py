@@ -29,9 +29,11 @@ FILES: Final = {
     "servers": "inference",
     "memory": "memory",
     "mlperf-training": "mlperf-training",
+    "mlperf-inference": "mlperf-inference",
+    "external-inference": "external-inference",
 }
 #: Quantities of which more is less time.
-RATES: Final = ("output_tokens_per_second",)
+RATES: Final = ("output_tokens_per_second", "requests_per_second")
 
 
 def rows_of(name: str) -> list[Residual]:

@@ -8,15 +8,19 @@ from roofsim.analyze.distance import traits_of, traits_of_memory, traits_of_serv
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve_document
 from roofsim.calibrate.cases import BYTES, SERVED, STEP_TIME
+from roofsim.calibrate.predict import prediction_of_server
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import replace
 from roofsim.serve.any_model import serve_any
 from roofsim.serve.one_pass.served import ServedPasses
 from roofsim.spec.scenario.document import load_scenario
+from roofsim_evidence.folds.kinds import UNFITTED
 from roofsim_evidence.inference.cases import load_inference_cases
+from roofsim_evidence.inference.external_page import external_cases
 from roofsim_evidence.inference.fit import with_facts
 from roofsim_evidence.memory.cases import load_memory_cases
+from roofsim_evidence.mlperf_inference.cases import served_cases
 from roofsim_evidence.mlperf_training.cases import training_cases
 from roofsim_evidence.multi_gpu.cases import measured_cases
 from roofsim_evidence.multi_gpu.energy import with_energy
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.distance import RunTraits
     from roofsim.calibrate.cases import Case
+    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
     from roofsim_evidence.left_out.refits import Refit
@@ -41,7 +46,11 @@ def _servers() -> list[Case]:
     return [case for case in load_inference_cases() if case.quantity in SERVED]
 
 
-#: Set -> its rows. Nothing is fitted to MLPerf: its rows are always left out.
+def _external() -> list[Case]:
+    return [case for case in external_cases() if case.quantity not in BYTES]
+
+
+#: Set -> its rows. Nothing is fitted to MLPerf, nor to external measurements: their rows are always left out.
 SETS: Final[dict[str, Callable[[], Sequence[Case]]]] = {
     "steps": load_cases,
     "multi-gpu": measured_cases,
@@ -49,12 +58,14 @@ SETS: Final[dict[str, Callable[[], Sequence[Case]]]] = {
     "servers": _servers,
     "memory": load_memory_cases,
     "mlperf-training": training_cases,
+    "mlperf-inference": served_cases,
+    "external-inference": _external,
 }
 
 
-def in_sight(case: Case) -> bool:
+def in_sight(name: str, case: Case) -> bool:
     """Tell whether the facts of a row's engine were set with rows of its source in sight."""
-    return case.source not in LATER and not case.machine
+    return name not in UNFITTED and case.source not in LATER
 
 
 def priced(case: Case, refit: Refit) -> tuple[float, RunTraits] | None:
@@ -72,21 +83,20 @@ def priced(case: Case, refit: Refit) -> tuple[float, RunTraits] | None:
         document = load_scenario(scenario, {})
         if case.quantity in SERVED:
             served = serve_any(document, resolved)
-            if isinstance(served, ServedPasses):
-                return None if served.steady is None else (served.steady.request_rate, traits_of(served.plan.full))
-            answer = served.to_dict()
-            figures = {**(answer["latency"] or {}), **(answer["throughput"] or {})}
-            return (
-                (float(figures[case.quantity]), traits_of_server(served.plan.resolved, case.quantity))
-                if figures
-                else None
-            )
+            return prediction_of_server(case, served).predicted, _traits(served, case.quantity)
         evaluation = evaluate(resolved(document))
     except (SpecError, NoDataError):
         return None
     if case.quantity in BYTES:
         return float(getattr(memory_of(evaluation), case.quantity)), traits_of_memory(evaluation.resolved)
     return float(evaluation.step.step), traits_of(evaluation)
+
+
+def _traits(served: Served | ServedPasses, quantity: str) -> RunTraits:
+    """Return the traits of a server: of one that answers in one pass, those of its largest batch."""
+    if isinstance(served, ServedPasses):
+        return traits_of(served.plan.full)
+    return traits_of_server(served.plan.resolved, quantity)
 
 
 def predicted(case: Case, refit: Refit) -> float | None:

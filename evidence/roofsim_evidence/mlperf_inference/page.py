@@ -26,6 +26,7 @@ LABELS: Final = {
     "llama2-70b": "Llama 2 70B", "llama3.1-70b": "Llama 3.1 70B", "llama3.1-405b": "Llama 3.1 405B", "llama3.1-8b": "Llama 3.1 8B",
     "mixtral-8x7b": "Mixtral 8x7B", "deepseek-r1": "DeepSeek-R1", "bert": "BERT-large", "resnet50": "ResNet-50",
     "stable-diffusion-xl": "SDXL", "whisper": "Whisper", "retinanet": "RetinaNet",
+    "dlrm-v2": "DLRM-DCNv2", "gptj": "GPT-J",
 }  # fmt: skip
 #: Factor beyond which a group counts as far off.
 FAR: Final = 1.6

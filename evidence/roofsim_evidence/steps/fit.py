@@ -75,7 +75,7 @@ STARTS: Final[dict[str, float]] = {
     "classes.dropout": 0.55, "classes.pooling": 0.35, "classes.pooling_backward": 0.35,
     "classes.optimizer": 0.8, "classes.optimizer_loop": 0.62,
     "classes.depthwise": 1.0, "classes.depthwise_backward": 0.28, "factors.convolution": 1.0, "factors.misaligned": 0.4,
-    "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6,
+    "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6, "factors.unpacked_groups": 0.3,
     "factors.depthwise": 0.31, "transposes.fp16": 0.71, "transposes.tf32": 0.22, "unit_bandwidth": parse("38 GB/s", "B/s"),
     "immaturity": 0.09, "energy.tf32": parse("3 pJ", "J"), "energy.fp32": parse("12 pJ", "J"),
 }  # fmt: skip
@@ -88,7 +88,7 @@ FIXED_CLASSES: Final = (
     "elementwise", "copy", "cast", "attention", "loss", "weights", "embedding", "gather", "sort", "scan", "resize", "reduction",
 )  # fmt: skip
 FREE_FACTORS: Final = (
-    "convolution", "misaligned", "misaligned_batched", "depthwise", "misaligned_convolution",
+    "convolution", "misaligned", "misaligned_batched", "depthwise", "misaligned_convolution", "unpacked_groups",
 )  # fmt: skip
 
 

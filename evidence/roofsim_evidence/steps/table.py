@@ -93,6 +93,7 @@ BY_CLASS: Final = ("attention", "convolution")
 MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
     "none", "convolution", "misaligned", "misaligned_batched", "depthwise", "vector", "misaligned_convolution",
+    "unpacked_groups",
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ class Embedding(AbstractOp):
 
     Forward reads only the rows that the indices name; backward writes the whole dense gradient of the table, or, where
     updates are `sparse`, adds the gradients to the rows themselves at once (recommendation models: no gradient of the
-    table's size, no optimizer step over it).
+    table's size, no optimizer step over it). `bags`: by kernels of recommendation models, with many rows on their way at once.
     """
 
     kind: ClassVar[Kind] = Kind.EMBEDDING
@@ -26,6 +26,7 @@ class Embedding(AbstractOp):
     lookups: Real
     width: Real
     sparse: bool = False
+    bags: bool = False
     backward: bool = False
 
     def rows(self, table: Tensor) -> Real:

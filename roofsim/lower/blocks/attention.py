@@ -352,7 +352,12 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
     concatenates = call.cache.storage == "concatenated"
     cache = _cache(call, b.name(leaf), whole)
     out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
+    out = replace(out, shows_more=call.shares_beams)
     b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
+    if call.searches:
+        from roofsim.lower.blocks.beams import reordered
+
+        reordered(layers, call, out, leaf)
     return out
 
 
@@ -360,7 +365,7 @@ def _cache(call: Call, name: str, shape: tuple[Real, ...]) -> Tensor:
     """Return the cache of ``[batch, tokens, ...]`` and of the batches beside it: whole blocks, where it is paged."""
     batch, tokens, *rest = shape
     block = call.cache.block_size
-    room = tokens if block is None else round_up(tokens, float(block))
+    room = call.held(tokens if block is None else round_up(tokens, float(block)))
     return Tensor(name, (batch * call.cached_batches, room, *rest), role=Role.KEY_VALUE_CACHE)
 
 

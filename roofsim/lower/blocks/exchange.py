@@ -10,6 +10,7 @@ from roofsim.numeric import same
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
     from roofsim.lower.blocks.layers import Layers
+    from roofsim.lower.call import Call
     from roofsim.numeric import Real
     from roofsim.spec.model.transformer import DecoderModel
 from roofsim.lower.shares import one
@@ -128,3 +129,12 @@ def emit(
         **fields,
     )
     return out
+
+
+def sample(layers: Layers, call: Call, logits: Tensor) -> None:
+    """Gather the logits of all ranks to sample from them, or, with beams, to find the best continuations."""
+    logits = whole_vocabulary(layers, logits)
+    if call.searches:
+        from roofsim.lower.blocks.beams import choose
+
+        choose(layers, call, logits)

@@ -10,7 +10,7 @@ from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
 from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
 from roofsim.lower.blocks.delta_net import delta_layer
-from roofsim.lower.blocks.exchange import enter, leave, whole_vocabulary
+from roofsim.lower.blocks.exchange import enter, leave, sample
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.latent import latent_attention, latent_tables
@@ -375,9 +375,8 @@ class _LanguageDecoder:
         with self.b.scope(Purpose.HEAD):
             if model.embedding_size is not None:
                 x = layers.linear(x, model.embedding_size, Purpose.PROJECT_OUT)
-            x = enter(layers, x)
-            weight = table if model.tie_embeddings else None
-            logits = layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=weight, bias=model.head_bias)
+            x, tied = enter(layers, x), table if model.tie_embeddings else None
+            logits = layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=tied, bias=model.head_bias)
             if model.logit_scale:
                 logits = layers.pointwise("mul_scalar", logits)
             if model.logit_soft_cap:
@@ -385,7 +384,7 @@ class _LanguageDecoder:
             if call.trains:
                 self._loss(logits, x)
             else:
-                whole_vocabulary(layers, logits)
+                sample(layers, call, logits)
 
     def _loss(self, logits: Tensor, x: Tensor) -> None:
         model, layers = self.model, self.layers

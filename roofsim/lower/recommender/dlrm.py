@@ -1,4 +1,4 @@
-"""Lower recommendation models (DLRM): embedding lookups, two stacks of linear layers, pairwise dot products between."""
+"""Lower recommendation models (DLRM): embedding lookups, two stacks of linear layers, dot products or cross layers between."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ class _Dlrm:
         dense = b.input("dense_features", batch, model.num_dense_features)
         x = self._stack(dense, model.bottom_mlp, "bottom", last_active=True)
         embedded = [self._lookup(index, real(rows)) for index, rows in enumerate(model.table_rows)]
-        logits = self._stack(self._interact(x, embedded), model.top_mlp, "top", last_active=False)
+        mixed = self._interact(x, embedded) if model.interaction == "dot" else self._cross(x, embedded)
+        logits = self._stack(mixed, model.top_mlp, "top", last_active=False)
         return self._loss(logits) if self.call.trains else self.layers.pointwise("sigmoid", logits)
 
     def _stack(self, x: Tensor, widths: tuple[int, ...], name: str, *, last_active: bool) -> Tensor:
         layers = self.layers
-        with self.b.scope(name):
+        with self.b.repeat(name, 1.0):
             for index, width in enumerate(widths):
                 x = layers.linear(x, real(width), f"linear{index}", bias=True)
                 if last_active or index < len(widths) - 1:
@@ -53,7 +54,7 @@ class _Dlrm:
     def _lookup(self, index: int, rows: Real) -> Tensor:
         """Sum the rows of a table that a sample names (one, unless it has several values)."""
         model, b, batch = self.model, self.b, self.call.batch
-        lookups = batch * model.lookups_per_table
+        lookups = batch * real(model.lookups(index))
         with b.scope(f"table{index}"):
             table = b.parameter("weight", rows, model.embedding_dim, trained=not model.sparse_updates)
             indices = b.input(b.name("indices"), lookups, dtype=INT64)
@@ -67,6 +68,7 @@ class _Dlrm:
                 lookups=lookups,
                 width=model.embedding_dim,
                 sparse=model.sparse_updates,
+                bags=True,
             )
             return out
 
@@ -92,6 +94,20 @@ class _Dlrm:
             chosen = b.tensor("chosen", batch, pairs)
             b.emit(Gather, "choose", inputs=(products, lower), outputs=(chosen,))
             return layers.concat((x, chosen), 1)
+
+    def _cross(self, x: Tensor, embedded: list[Tensor]) -> Tensor:
+        """Return ``[batch, vectors x width]``: all vectors, times linear functions of themselves in one layer after another.
+
+        ``x_next = x_first * (W (V x) + bias) + x`` with W and V of low rank (torchrec, LowRankCrossNet).
+        """
+        layers, model = self.layers, self.model
+        with self.b.scope("vectors"):
+            first = layers.concat((x, *embedded), 1)
+            entering = layers.view(first, "reshape", *first.shape)
+        with self.b.repeat("cross", float(model.cross_layers)):
+            low = layers.linear(entering, model.cross_rank, "down", bias=False)
+            gate = layers.linear(low, first.shape[1], "up", bias=True)
+            return self.b.carry(entering, layers.add(layers.mul(first, gate), entering))
 
     def _loss(self, logits: Tensor) -> Tensor:
         b = self.b

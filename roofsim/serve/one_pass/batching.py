@@ -122,7 +122,7 @@ class Batcher(Copies):
         """Return the batch that forms while one of its size runs."""
         batch = 1.0
         for _ in range(200):
-            after = min(max(rate * self.times.at(batch), 1.0), self.most)
+            after = min(max(rate * self.times.at(batch), 1.0 + rate * self.delay), self.most)
             if after - batch < 1e-3 * batch:
                 break
             batch = after
@@ -147,14 +147,15 @@ class Batcher(Copies):
     def _arrivals(self, means: Array, lump: float, count: int) -> Array:
         """Return the chance of each number of lumps of arrivals, a row for each mean number of requests."""
         numbers = np.arange(count)
-        means = means[:, np.newaxis] / lump
+        means = np.minimum(means[:, np.newaxis] / lump, count - 1.0)  # more than the states tell apart are the last one
         if not self.poisson:  # as many as there is time for, with the rest of one now and then
             return np.clip(1.0 - np.abs(numbers - means), 0.0, 1.0)
         if lump > 1.0:
             deviation = np.maximum(np.sqrt(means / lump), 0.5)
-            chances = np.exp(-0.5 * np.square((numbers - means) / deviation))
+            chances = -0.5 * np.square((numbers - means) / deviation)
         else:
-            chances = np.exp(numbers * np.log(means) - means - gammaln(numbers + 1.0))
+            chances = numbers * np.log(means) - means - gammaln(numbers + 1.0)
+        chances = np.exp(chances - chances.max(axis=1, keepdims=True))
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     # -- latencies --------------------------------------------------------------------------------------------------

@@ -56,6 +56,11 @@ class CacheFacts(Facts):
     block_size: Annotated[Annotated[int, Field(ge=1)] | None, Flat("cache_block_size")] = Field(
         default=None, description="Tokens in a block of a paged cache: the last one is not full; null: not paged."
     )
+    beams: Annotated[Literal["none", "shared", "copied"], Flat("beam_search")] = Field(
+        default="none",
+        description="Beam search. none: the engine has none; shared: beams share the cache of their prompt, and a table says whose "
+        "tokens each reads; copied: prompts run for every beam, and each step copies the cache in the order of the best.",
+    )
     write_kernels: Annotated[Annotated[float, Field(ge=0.0, le=20.0)] | None, Flat("cache_write_kernels")] = Field(
         default=None,
         description="Launches per layer that rotate queries and keys and write the cache in a prefill; 0: the attention "

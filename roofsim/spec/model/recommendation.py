@@ -1,31 +1,48 @@
-"""Describe recommendation models: DLRM."""
+"""Describe recommendation models: DLRM, with pairwise dot products or with cross layers (DCN v2)."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
-from roofsim.spec.model.base import ModelSpec, Size
+from roofsim.spec.model.base import Depth, ModelSpec, Size
 
 
 class DlrmModel(ModelSpec):
-    """A deep learning recommendation model (arXiv 1906.00091): embedding tables and dense features that interact."""
+    """A deep learning recommendation model (arXiv 1906.00091): embedding tables and dense features that interact.
+
+    They do by dot products of each pair of vectors, or in cross layers of low rank (DCN v2, arXiv 2008.13535).
+    """
+
+    structural: ClassVar[frozenset[str]] = frozenset({"cross_layers"})
 
     sample_unit: ClassVar[str] = "samples"
 
     family: Literal["dlrm"] = "dlrm"
     table_rows: tuple[Size, ...] = Field(min_length=1, description="Rows of each embedding table.")
     embedding_dim: Size = 128
-    lookups_per_table: Size = Field(default=1, description="Rows summed per table and sample.")
+    lookups_per_table: Size | tuple[Size, ...] = Field(
+        default=1, description="Rows summed per table and sample: of all tables, or of each."
+    )
     num_dense_features: Size = 13
     bottom_mlp: tuple[Size, ...] = Field(
         default=(512, 256, 128), description="Widths of the layers over dense features."
     )
     top_mlp: tuple[Size, ...] = Field(default=(1024, 1024, 512, 256, 1), description="Widths of the layers on top.")
+    interaction: Literal["dot", "cross"] = Field(
+        default="dot", description="Dot products of all pairs of vectors, or cross layers over all of them together."
+    )
+    cross_layers: Depth = Field(default=3, description="With interaction: cross.")
+    cross_rank: Size = Field(default=512, description="Width between the two products of a cross layer.")
     sparse_updates: bool = Field(
         default=True,
         description="Rows are updated where they are looked up; else tables have dense gradients and states.",
     )
+
+    def lookups(self, table: int) -> Any:
+        """Return the rows of a table that a sample names, by the table's place."""
+        each = self.lookups_per_table
+        return each[table] if isinstance(each, tuple) else each
 
     def training_defaults(self) -> dict[str, str]:
         """Return what training assumes of this model where nobody states it."""
@@ -40,4 +57,9 @@ class DlrmModel(ModelSpec):
             )
         if not self.top_mlp or self.top_mlp[-1] != 1:
             raise ValueError("top_mlp must end in 1, the click probability")
+        if isinstance(self.lookups_per_table, tuple) and len(self.lookups_per_table) != len(self.table_rows):
+            tables = f"{len(self.table_rows)} table{'' if len(self.table_rows) == 1 else 's'}"
+            raise ValueError(
+                f"lookups_per_table has {len(self.lookups_per_table)} entries for {tables}; or give one number"
+            )
         return self

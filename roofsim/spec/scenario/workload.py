@@ -95,6 +95,10 @@ class Workload(Strict):
         default=None, description="Tokens per prompt; in an encoder-decoder, the tokens that the decoder starts from."
     )
     output_length: Positive | None = Field(default=None, description="Tokens to generate for each sequence.")
+    beam_width: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Beams of each sequence that is generated (beam search), where the engine has it. Default: 1, sampling.",
+    )
     context_length: NonNegative | None = Field(
         default=None, description="Tokens that are in the cache before the first step."
     )
