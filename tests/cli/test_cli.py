@@ -123,9 +123,17 @@ def test_flags_and_settings_reach_the_scenario(cli):
 
 def test_less_bandwidth_is_slower(cli):
     wide, narrow = (
-        json.loads(cli("run", *RESNET, "--micro-batch-size", "64", "--set", f"hardware.override.gpu.memory.bandwidth={value}", "--json"))[
-            "step_time"
-        ]
+        json.loads(
+            cli(
+                "run",
+                *RESNET,
+                "--micro-batch-size",
+                "64",
+                "--set",
+                f"hardware.override.gpu.memory.bandwidth={value}",
+                "--json",
+            )
+        )["step_time"]
         for value in ("900 GB/s", "300 GB/s")
     )
     assert narrow > 1.5 * wide

@@ -108,7 +108,7 @@ def _plain(value):
 @pytest.mark.parametrize(
     "line",
     [
-        "", "gpt.yaml h100", "gpt.yaml --gup a100", "gpt.yaml --gpu", "gpt.yaml --json=1", "gpt.yaml -j", "gpt.yaml --gpu -x",
+        "gpt.yaml h100", "gpt.yaml --gup a100", "gpt.yaml --gpu", "gpt.yaml --json=1", "gpt.yaml -j", "gpt.yaml --gpu -x",
         "gpt.yaml --gpu a100 --gpu h100", "gpt.yaml --json --csv", "gpt.yaml --help", "-- gpt.yaml",
     ],
 )  # fmt: skip
