@@ -19,7 +19,7 @@ from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
-from roofsim.numeric import any_above, is_scalar, maximum, real
+from roofsim.numeric import any_above, is_scalar, largest_of, maximum, real
 from roofsim.program import Program, Stage
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
@@ -27,7 +27,7 @@ from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
-from roofsim.schedule.surroundings import largest_of, meetings_of, with_feed, with_stragglers
+from roofsim.schedule.surroundings import meetings_of, with_feed, with_stragglers
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import beside_copies, places
