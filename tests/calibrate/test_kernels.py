@@ -260,7 +260,7 @@ def test_a_layer_of_experts_is_its_products_one_after_the_other():
     )
     assert whole[0][0] == pytest.approx(up[0][0] + down[0][0], rel=1e-9)
     rows = 4.0 * 4.0 * 3.0 * 2880.0 * 2.0  # each of the two alone is charged all rows
-    assert whole[1][0] == pytest.approx(up[1][0] + down[1][0], abs=3.0 * rows / (CARD.bandwidth * 0.9))
+    assert whole[1][0] == pytest.approx(up[1][0] + down[1][0], abs=float(3.0 * rows / (CARD.bandwidth * 0.9)))
 
 
 def test_few_blocks_gain_less_by_a_cache_than_many():

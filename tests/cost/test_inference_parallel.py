@@ -7,7 +7,7 @@ import pytest
 from roofsim.api import resolve, run
 from roofsim.evaluate import evaluate, messages_of
 from roofsim.graph.ops import Collective
-from roofsim.schedule.surroundings import largest_of
+from roofsim.numeric import largest_of
 from tests.scenarios import TINY_EXPERTS, spread
 from tests.surely import sure
 

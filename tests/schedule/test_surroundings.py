@@ -9,8 +9,9 @@ import pytest
 
 from roofsim.api import resolve, run
 from roofsim.evaluate import evaluate
+from roofsim.numeric import largest_of
 from roofsim.records import replace
-from roofsim.schedule.surroundings import largest_of, meetings_of
+from roofsim.schedule.surroundings import meetings_of
 from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.mechanisms import ALL
