@@ -33,12 +33,16 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0, batch: Real | N
         packed_length=None if workload.packed_length is None else real(workload.packed_length),
         context_length=context,
         beams=real(workload.beam_width or 1),
-        shared_context=real(workload.prompt_length or 0) + real(workload.context_length or 0),
+        shared_context=_tokens(workload.prompt_length) + _tokens(workload.context_length),
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
         flavour=flavour_of(resolved, phase),
         shares=shares_of(resolved),
     )
+
+
+def _tokens(count: Real | None) -> Real:
+    return 0.0 if count is None else real(count)
 
 
 def rows_of(resolved: Resolved, phase: str) -> Real:

@@ -14,8 +14,9 @@ from roofsim.spec.engine.find import choose
 from roofsim.spec.engine.schema import Engine, catalog_engine
 
 FOLDER = Path(__file__).parents[2] / "evidence" / "measurements"
-#: Facts that one run sets for itself: an option of a benchmark, the age of a library, the host of a simulator.
-OF_A_RUN = {"prefill_chunk", "library_released", "host_issue_time", "host_call_time"}
+#: Facts that one run sets for itself: an option of a benchmark, the age of a library, the attention of a container, the host of
+#: a simulator.
+OF_A_RUN = {"prefill_chunk", "library_released", "attention_generation_on", "host_issue_time", "host_call_time"}
 
 
 def workloads(path):

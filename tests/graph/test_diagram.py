@@ -180,8 +180,8 @@ def test_what_is_not_there_is_named(given, words):
         roofsim.graph(TINY, **given, **SMALL)
 
 
-def test_a_model_without_layers_has_no_block():
-    with pytest.raises(SpecError, match="this graph repeats nothing"):
+def test_a_block_that_is_not_there_is_named_beside_those_that_are():
+    with pytest.raises(SpecError, match="no block 'layers'; there is bottom and top"):
         roofsim.graph("dlrm", block="layers")
 
 

@@ -78,7 +78,10 @@ def test_open_loop_as_simulated(answers, name, share):
     one = answers[name]
     rate = share * open_loop.highest_rate(one.timing, one.load)
     estimate = open_loop.steady_state(one.timing, one.load, rate, poisson=True)
-    simulated = simulate(one.timing, one.load, 300.0, rate=rate, variation=0.5, requests=1500 if share < 0.5 else 6000)
+    requests = (
+        1500 if share < 0.5 else 6000 if share < 0.8 else 20_000
+    )  # near the limit means of fewer differ by a tenth
+    simulated = simulate(one.timing, one.load, 300.0, rate=rate, variation=0.5, requests=requests)
     assert simulated.steady
     agree(estimate, simulated)
 

@@ -171,7 +171,7 @@ def test_a_run_holds_its_first_wave_and_its_end(engine):
     wave = steady.timing.prompt_pass(min(64 * 300.0, 8192.0))
     assert first[0] > wave
     assert runs[-1].steady.request_rate == pytest.approx(steady.steady.request_rate, rel=0.08)
-    assert runs[0].steady.request_rate < runs[-1].steady.request_rate * 1.03
+    assert runs[0].steady.request_rate < runs[-1].steady.request_rate * 1.04
     # A run so long is a steady state.
     assert (
         served(engine=engine, concurrency=64, serving={"length_variation": 0.1, "num_prompts": 64_000}).steady

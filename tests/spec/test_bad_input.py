@@ -284,7 +284,7 @@ def test_bad_flags(arguments, message, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run"], r"Missing argument"),
+        (["run"], r"expected a scenario, or --from-launch"),
         (["rum"], r"unknown verb 'rum'. Did you mean 'run'"),
         (["show", "gpu", "a10O"], r"unknown gpu 'a10O'"),
         (["show", "gpu"], r"expected the name of a gpu to show"),
