@@ -150,6 +150,15 @@ def _fits(swept: SweepTable) -> NDArray[np.bool_]:
     return np.array([value is None or bool(value) for value in fits.ravel().tolist()]).reshape(swept.shape)
 
 
+def _readable(scales: Sequence[_Scale], places: Sequence[int], what: str) -> list[tuple[int, ...]]:
+    """Return the combinations of the values of some axes, where a picture can show so many."""
+    combinations = _combinations(scales, places)
+    if len(combinations) > _MOST_LINES:
+        names = ", ".join(scales[place].key for place in places)
+        raise SpecError(f"a picture of {len(combinations)} {what} cannot be read; give fewer values to {names}")
+    return combinations
+
+
 def _lines(
     axes: Axes,
     swept: SweepTable,
@@ -159,10 +168,7 @@ def _lines(
     across: int,
     rest: Sequence[int],
 ) -> None:
-    combinations = _combinations(scales, rest)
-    if len(combinations) > _MOST_LINES:
-        names = ", ".join(scales[place].key for place in rest)
-        raise SpecError(f"a picture of {len(combinations)} lines cannot be read; give fewer values to {names}")
+    combinations = _readable(scales, rest, "lines")
     x, fits = np.asarray(scales[across].numbers), _fits(swept)
     order = np.argsort(x)
     for combination in combinations:
@@ -190,10 +196,7 @@ def _bars(
     across: int,
     rest: Sequence[int],
 ) -> None:
-    combinations = _combinations(scales, rest)
-    if len(combinations) > _MOST_LINES:
-        names = ", ".join(scales[place].key for place in rest)
-        raise SpecError(f"a picture of {len(combinations)} bars a group cannot be read; give fewer values to {names}")
+    combinations = _readable(scales, rest, "bars a group")
     places, width, fits = np.arange(len(scales[across].values)), 0.8 / len(combinations), _fits(swept)
     for number, combination in enumerate(combinations):
         chosen = dict(zip(rest, combination, strict=True))
