@@ -143,12 +143,8 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
     SpecError
         When a key lies below a value that is no mapping.
     """
-    numbers = _numbers(base, space)
-    tables: dict[str, tuple[int, ...]] = {}
-    for place, axis in enumerate(space.axes):
-        if (table := table_of(axis)) is not None:
-            tables[table] = (*tables.get(table, ()), place)
-    inner = sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
+    numbers, tables = numbers_of(base, space), tables_of(space)
+    inner = inner_of(numbers, tables)
     words = [place for place in range(len(space.axes)) if place not in inner]
     usual = {
         place: next((at for at, value in enumerate(read) if value is not None), 0) for place, read in numbers.values()
@@ -159,6 +155,20 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
         for place, axis in enumerate(space.axes):
             document = axis.put(document, axis.values[at.get(place, 0)])
         yield from _rows(ScenarioFamily(document, space, numbers, tables), inner, at)
+
+
+def tables_of(space: AxisGrid) -> dict[str, tuple[int, ...]]:
+    """Return the axes that change numbers of a part of a scenario: the part -> which axes they are."""
+    tables: dict[str, tuple[int, ...]] = {}
+    for place, axis in enumerate(space.axes):
+        if (table := table_of(axis)) is not None:
+            tables[table] = (*tables.get(table, ()), place)
+    return tables
+
+
+def inner_of(numbers: dict[str, tuple[int, list[Any]]], tables: dict[str, tuple[int, ...]]) -> list[int]:
+    """Return the axes whose values points of one family differ in."""
+    return sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
 
 
 def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
@@ -174,7 +184,7 @@ def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Itera
         yield Rows(family, places, tuple(index))
 
 
-def _numbers(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]]:
+def numbers_of(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]]:
     """Return the axes that are numbers: field of a `Point` -> which axis it is, and what its values are in a scenario."""
     fields = {number_of(axis): place for place, axis in enumerate(space.axes)}
     batch = {name for name in _BATCH if name in fields or base.states("workload", name)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 #: Texts of a scenario that decide nothing.
-_TEXTS: Final = ("assumed", "warnings", "origins")
+TEXTS: Final = ("assumed", "warnings", "origins")
 #: Degrees of parallelism that change the graph where they exceed 1.
 _DEGREES: Final = (
     "tensor", "pipeline", "virtual_stages", "data", "context", "context_heads", "expert", "expert_tensor",
@@ -174,7 +174,7 @@ def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashabl
 
 def _parts(resolved: Resolved) -> list[str]:
     """Return the fields of a scenario that decide what is computed."""
-    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice", "points")]
+    return [field.name for field in fields(resolved) if field.name not in (*TEXTS, "override", "choice", "points")]
 
 
 def form_of(value: Any) -> Hashable:
@@ -202,7 +202,7 @@ def stacked(scenarios: Sequence[Resolved]) -> Resolved:
     """
     first, counts = scenarios[0], [one.points for one in scenarios]
     update: dict[str, Any] = {name: stack([getattr(one, name) for one in scenarios], counts) for name in _parts(first)}
-    return replace(first, points=sum(counts), **update | dict.fromkeys(_TEXTS, ()))
+    return replace(first, points=sum(counts), **update | dict.fromkeys(TEXTS, ()))
 
 
 def stack(values: list[Any], counts: list[int]) -> Any:

@@ -91,6 +91,18 @@ class Refusals:
                 return refused.reason(int(at[0]), document)
         return None
 
+    def counted(self) -> dict[str, tuple[int, int]]:
+        """Return by code how many points are not possible, and the first of them."""
+        said = np.array(sorted(self._said), dtype=np.int64)
+        by_code: dict[str, list[NDArray[np.int64]]] = {}
+        for places, refused, _ in self._broken:
+            at = places[refused.places]
+            by_code.setdefault(refused.rule.code, []).append(at[~np.isin(at, said)])
+        for place, (code, _) in sorted(self._said.items()):
+            by_code.setdefault(code, []).append(np.array([place]))
+        whole = {code: np.concatenate(parts) for code, parts in by_code.items()}
+        return {code: (len(at), int(at.min())) for code, at in sorted(whole.items()) if len(at)}
+
     def each(self) -> Iterator[str]:
         """Yield the reason of each point that has one, in any order, written as it is asked for."""
         for _, text in self._said.values():

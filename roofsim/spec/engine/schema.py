@@ -11,6 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.engine.attention import AttentionFacts
 from roofsim.spec.engine.facts import Stated, in_groups, leaves, path_of, paths
 from roofsim.spec.engine.kernels import ConvolutionFacts, ExpertFacts, FusionFacts, KernelFacts
+from roofsim.spec.engine.layouts import LayoutChoices
 from roofsim.spec.engine.matmul import MatmulFacts
 from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts
 from roofsim.spec.engine.running import CacheFacts, LaunchFacts, MemoryFacts, OffloadFacts, ScheduleFacts
@@ -80,6 +81,10 @@ class Engine(Releases):
     )
     server: ServerFacts | None = Field(
         default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
+    )
+
+    layouts: LayoutChoices = Field(
+        default=LayoutChoices(), description="What its users may choose of a layout; `roofsim plan` tries no more."
     )
 
     hands_over: HandsOver = Field(
