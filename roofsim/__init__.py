@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.api import compare, fit, plan, resolve, run, serve, sweep
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.scenario.workload import Scenario
@@ -34,6 +34,7 @@ __all__ = [
     "graph",
     "memory",
     "ops",
+    "plan",
     "resolve",
     "run",
     "serve",
@@ -58,6 +59,7 @@ _HOMES = {
     "graph": "roofsim.views",
     "memory": "roofsim.views",
     "ops": "roofsim.views",
+    "plan": "roofsim.api",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",

@@ -51,6 +51,15 @@ VERBS: Final = {
             "roofsim sweep gpt.yaml --gpu h100 --axis hardware.override.gpu.memory.bandwidth=1..8TB/s:15 --plot sweep.png",
         ),
     ),
+    "plan": Verb(
+        "roofsim.cli.plan:plan",
+        "Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat.",
+        (
+            "roofsim plan llama3-8b --gpu h100 --gpus 8 --engine torchtitan --seq-len 4k --global-batch-size 64",
+            "roofsim plan gpt.yaml --gpu a100,h100 --gpus 4..16 --objective cost --constraint 'memory < 70 GiB'",
+            "roofsim plan llama3-70b --gpu h200 --gpus 8 --phase decode --context-length 4k --batch-size 64 --engine vllm",
+        ),
+    ),
     "fit": Verb(
         "roofsim.cli.fit:fit",
         "Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do.",

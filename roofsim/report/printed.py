@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
     from roofsim.search.fitting.answer import Fit
+    from roofsim.search.planning.answer import Plan
     from roofsim.search.table import SweepTable
     from roofsim.serve.one_pass.served import ServedPasses
     from roofsim.serve.served import Served
@@ -138,6 +139,12 @@ def _show_collectives(answer: CollectivesView, console: Console) -> None:
     print_collectives(console, answer.rows)
 
 
+def _show_plan(answer: Plan, console: Console) -> None:
+    from roofsim.report.plan import print_plan
+
+    print_plan(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -148,6 +155,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep,
+    "Plan": _show_plan,
 }  # fmt: skip
 
 
@@ -219,6 +227,12 @@ def _line_of_comparison(answer: Comparison) -> str:
     return f"{', '.join(row.label for row in answer)}{first}{cannot}"
 
 
+def _line_of_plan(answer: Plan) -> str:
+    from roofsim.report.plan import headline
+
+    return headline(answer)
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -239,6 +253,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Comparison": _line_of_comparison,
     "Table": _line_of_table,
     "SweepTable": _line_of_sweep,
+    "Plan": _line_of_plan,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
@@ -81,8 +82,8 @@ class Plan(Printed):
     axes
         Key of a scenario -> the values that were tried.
     considered, refused, does_not_fit, constrained, priced, cut
-        Numbers of layouts: in the space, refused by rule, beyond the card's memory, against a constraint, priced, and left out because
-        their bound says that they cannot be among the first.
+        Numbers of layouts: in the space, refused by rule, beyond the card's memory, against a constraint, priced, and left out
+        because their bound says that they cannot be among the first.
     reasons
         Rule -> what it says of the first layout that breaks it.
     lower_bound
@@ -120,6 +121,16 @@ class Plan(Printed):
         return self.top[0] if self.top else None
 
     @property
+    def least(self) -> float:
+        """What the best has of the objective; infinity where none is possible."""
+        best = self.best
+        if best is None:
+            return math.inf
+        values = {"step_time": best.step_time, "memory": best.memory, "tokens_per_joule": best.energy}
+        value = values.get(self.objective, best.cost)
+        return math.inf if value is None else value
+
+    @property
     def evaluated(self) -> int:
         """Layouts whose figures were worked out, those that do not fit included."""
         return self.priced + self.does_not_fit
@@ -152,4 +163,3 @@ class Plan(Printed):
             "front": [one.to_dict() for one in self.front],
             "robustness": None if self.robustness is None else dict(self.robustness),
         }
-

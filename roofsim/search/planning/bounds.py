@@ -1,12 +1,12 @@
-"""Say what layouts take at least, before any program of theirs is built: what their layers take alone, and the pipeline's bubble.
+"""Say what layouts take at least, before any program of theirs is built: what their layers take alone, and the bubble.
 
-A layer's kernels, and what it shows of communication inside its replica, depend on the ranks of the replica and the micro batch alone
-(`roofsim.search.planning.layer_costs`). The rest only adds to it: ends of the model, gradients, shards, stragglers, messages between
-stages. So of `m` micro batches, a pipeline of `p` stages with `v` chunks each, stages of `n_i` layers, and `w` seconds that a layer takes
-at least::
+A layer's kernels, and what it shows of communication inside its replica, depend on the ranks of the replica and the micro batch
+alone (`roofsim.search.planning.layer_costs`). The rest only adds to it: ends of the model, gradients, shards, stragglers, messages
+between stages. So of ``m`` micro batches, a pipeline of ``p`` stages with ``v`` chunks each, stages of ``n_i`` layers, and ``w``
+seconds that a layer takes at least::
 
-    step >= m (L w + ends) / p                        the slowest stage does no less than the mean
-    step >= m n_i w + sum_{k < i} n_k w / v           the first micro batch comes, and the last one returns, through the stages before
+    step >= m (L w + ends) / p                   the slowest stage does no less than the mean
+    step >= m n_i w + sum_{k < i} n_k w / v      the first micro batch comes, and the last returns, through the stages before
 
 and the update of the first stage follows. Schedules that put gradients of weights off have no such way back.
 """

@@ -36,7 +36,10 @@ def why(own: Mapping[str, float], best: Mapping[str, float], step: float, least:
         (name for name, seconds in changes.items() if abs(seconds) >= _LEAST * least),
         key=lambda name: (-abs(changes[name]), name),
     )[:_MOST]
-    said = [f"{'more' if changes[name] > 0 else 'less'} {WORDS.get(name, name)} ({_signed(changes[name])})" for name in notable]
+    said = [
+        f"{'more' if changes[name] > 0 else 'less'} {WORDS.get(name, name)} ({_signed(changes[name])})"
+        for name in notable
+    ]
     head = "as fast" if abs(behind) < 5e-4 else f"{100 * abs(behind):.1f} % {'behind' if behind > 0 else 'ahead'}"
     return head + (f": {', '.join(said)}" if said else "")
 

@@ -61,7 +61,8 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
             continue
         for at, place in enumerate(some.tolist()):
             found[place] = {
-                name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at]) for name in PARTS
+                name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at])
+                for name in PARTS
             }
     return found
 

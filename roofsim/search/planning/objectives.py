@@ -26,7 +26,13 @@ OBJECTIVES: Final = {
     "step_time": "step_time", "cost": "cost", "tokens_per_usd": "cost", "tokens_per_joule": "energy", "memory": "memory",
 }  # fmt: skip
 #: Words of a constraint for figures that every priced layout has.
-_SHORT: Final = {"memory": "memory", "memory.peak": "memory", "step_time": "step_time", "time": "step_time", "gpus": "gpus"}
+_SHORT: Final = {
+    "memory": "memory",
+    "memory.peak": "memory",
+    "step_time": "step_time",
+    "time": "step_time",
+    "gpus": "gpus",
+}
 _UNITS: Final = {"memory": "B", "step_time": "s"}
 _COMPARES: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.errors import Problem, SpecError
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 from roofsim.search.planning import best
 from roofsim.search.planning.answer import Plan, Planned
 from roofsim.search.planning.differences import parts_of, why
-from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.search import Findings, Searcher
 from roofsim.search.planning.space import ALONE, space_of
 from roofsim.search.resolving import Shared
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.analyze.result import Result
+    from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
@@ -60,6 +60,7 @@ def plan_document(
         When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is.
     """
     began = time.monotonic()
+    wish = _with_gpus(document, wish)
     space = space_of(document, wish, tools.resolve)
     searcher = Searcher(space=space, goal=goal, importer=tools.importer, shared=Shared(), k=k, cuts=cuts)
     found = Findings()
@@ -68,9 +69,24 @@ def plan_document(
     return _answered(document, space, goal, tools, found, time.monotonic() - began)
 
 
-def _answered(
-    document: Document, space: PlanSpace, goal: Goal, tools: Tools, found: Findings, seconds: float
-) -> Plan:
+def _with_gpus(document: Document, wish: Wish) -> Wish:
+    """Return a wish with the GPUs of the scenario where it names none.
+
+    Raises
+    ------
+    SpecError
+        When the scenario names none either.
+    """
+    if wish.gpus:
+        return wish
+    stated = _at(document.data, ("hardware", "gpus"))
+    if stated is None:
+        hint = "For example --gpus 512, --gpus 64,128 or --gpus 64..4096 (doubling)."
+        raise SpecError(Problem("expected how many GPUs there are", path="hardware.gpus", hint=hint))
+    return replace(wish, gpus=(int(stated),))
+
+
+def _answered(document: Document, space: PlanSpace, goal: Goal, tools: Tools, found: Findings, seconds: float) -> Plan:
     top = _winners(document, space, tools, found.top)
     bound = min([found.least_cut, *found.top["value"][:1].tolist()])
     return Plan(
@@ -94,9 +110,7 @@ def _answered(
     )
 
 
-def _winners(
-    document: Document, space: PlanSpace, tools: Tools, columns: dict[str, NDArray[Any]]
-) -> Iterator[Planned]:
+def _winners(document: Document, space: PlanSpace, tools: Tools, columns: dict[str, NDArray[Any]]) -> Iterator[Planned]:
     """Yield the best layouts as `roofsim.run` answers them one by one."""
     first: dict[str, float] = {}
     least = 0.0

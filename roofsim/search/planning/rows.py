@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The numbers of a layout, in the order in which they are joined.
-LAYOUT: Final = ("gpus", "tensor", "pipeline", "context", "micro_batch_size", "virtual_stages", "expert", "expert_tensor")
+LAYOUT: Final = (
+    "gpus",
+    "tensor",
+    "pipeline",
+    "context",
+    "micro_batch_size",
+    "virtual_stages",
+    "expert",
+    "expert_tensor",
+)
 
 
 @dataclass(frozen=True)

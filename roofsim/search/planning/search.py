@@ -115,7 +115,10 @@ class Searcher:
         if rows is None:
             return found
         reader = PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
-        groups = sorted(self._groups(reader.read(rows), self._of_layers(words)), key=lambda group: (group[0].min(), group[1].places[0]))
+        groups = sorted(
+            self._groups(reader.read(rows), self._of_layers(words)),
+            key=lambda group: (group[0].min(), group[1].places[0]),
+        )
         found.considered = len(rows)
         pricer = Pricer(reader=reader, figures=self.goal.figures, wanted=self.goal.wanted)
         for bounds, piece in groups:
@@ -130,7 +133,9 @@ class Searcher:
         axes = self.space.grid.axes
         return tuple(item for item in sorted(words.items()) if ".".join(axes[item[0]].path) not in _NOT_OF_LAYERS)
 
-    def _groups(self, pieces: Iterator[PointBatch], words: Hashable) -> Iterator[tuple[NDArray[np.float64], PointBatch]]:
+    def _groups(
+        self, pieces: Iterator[PointBatch], words: Hashable
+    ) -> Iterator[tuple[NDArray[np.float64], PointBatch]]:
         """Yield the layouts of each structure, with what their objective is at least."""
         forms: dict[int, Any] = {}
         bounds = Bounds(self.goal, self.layers)

@@ -186,12 +186,14 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
     stated = {key: _stated(document, key) for key in (*ALONE, "parallel.offload")}
     for key, value in ALONE.items():
         alone = with_override(alone, key, value, "plan")
+    if wish.cards:
+        alone = with_override(alone, "hardware.gpu", wish.cards[0], "--gpu")
     resolved = resolve(_without(alone, "workload.global_batch_size"))
     trains = resolved.workload.phase == "train"
     if not trains:
         alone = with_override(alone, "parallel.sharding", None, "plan")
     batch, assumed = _batch(document, wish, trains=trains)
-    axes: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards)} if len(wish.cards) > 1 else {}
+    axes: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards)} if wish.cards else {}
     axes |= _words(resolved, trains=trains) | _numbers(resolved, wish, batch, trains=trains)
     for key in fixed:
         if key in axes and stated.get(key) is not None:
@@ -205,8 +207,6 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         axes[".".join(axis.path)] = list(axis.values)
     free = any(axis.path[-1] in ("micro_batch_size", "batch_size", "global_batch_size") for axis in given.axes)
     base = alone
-    if len(wish.cards) == 1:
-        base = with_override(base, "hardware.gpu", wish.cards[0], "--gpu")
     if trains and batch is not None:
         base = with_override(base, "workload.global_batch_size", batch, "plan")
     return PlanSpace(
