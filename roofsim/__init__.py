@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, plan, resolve, run, serve, sweep
+    from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
+    from roofsim.plans import plan
     from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, graph, memory, ops, timeline
 
@@ -59,7 +60,7 @@ _HOMES = {
     "graph": "roofsim.views",
     "memory": "roofsim.views",
     "ops": "roofsim.views",
-    "plan": "roofsim.api",
+    "plan": "roofsim.plans",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",

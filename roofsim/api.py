@@ -19,20 +19,17 @@ from roofsim.analyze.warnings_of_results import warnings_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, exactly, real
-from roofsim.records import replace
 from roofsim.spec import catalog
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
-    from roofsim.search.planning.answer import Plan
-    from roofsim.search.planning.space import Wish
     from roofsim.search.resolving import Shared
     from roofsim.search.table import SweepTable
     from roofsim.spec.reading.source import Document
@@ -103,92 +100,6 @@ def sweep(
 
     document = load_scenario(scenario, overrides)
     return sweep_document(document, axes, answer, import_model, figures=figures, keywords=overrides)
-
-
-def plan(
-    scenario: str | Path | dict[str, Any] | Scenario,
-    *,
-    gpus: int | str | Iterable[int] | None = None,
-    gpu: str | Iterable[str] | None = None,
-    objective: str = "step_time",
-    constraints: Iterable[str] = (),
-    axes: Mapping[str, Sequence[Any]] | None = None,
-    fixed: Iterable[str] = (),
-    top: int = 10,
-    cut: bool = True,
-    **overrides: Any,
-) -> Plan:
-    """Search the layouts of a scenario for the best.
-
-    Parameters
-    ----------
-    gpus
-        Numbers of GPUs: ``512``, ``[256, 512]``, ``"64..4096"`` (doubling); that of the scenario, if left out.
-    gpu
-        Cards: ``"h100"``, ``["a100", "h100"]``; that of the scenario, if left out.
-    objective
-        ``step_time``, ``cost``, ``tokens_per_usd``, ``tokens_per_joule`` or ``memory``.
-    constraints
-        Conditions on figures of a result: ``["memory < 70 GiB", "mfu > 0.4"]``.
-    axes
-        Key of the scenario -> values, in place of those that the search would try, or beside them.
-    fixed
-        Keys that keep what the scenario states.
-    top
-        How many layouts to return.
-    cut
-        Whether layouts are left out that a bound says cannot be among them; otherwise all that fit are priced.
-    overrides
-        Values of the scenario, as for `run`.
-
-    Returns
-    -------
-    Plan
-        The best layouts with their differences, the front over time, memory, cost and GPUs, how many layouts were refused and why,
-        and a bound that no layout falls below. Each layout, merged into the scenario, runs as it is.
-
-    Raises
-    ------
-    SpecError
-        When the request is wrong. A scenario that no layout is possible for is not an error: the plan says why.
-    """
-    from roofsim.errors import Place
-    from roofsim.search.planning.asked import read_cards, read_gpus
-    from roofsim.search.planning.space import Wish
-
-    place = Place("gpus")
-    document = load_scenario(scenario, overrides)
-    wish = Wish(
-        gpus=() if gpus is None else read_gpus(gpus, place),
-        cards=read_cards(gpu, Place("gpu")),
-        axes=axes or {},
-        fixed=tuple(fixed),
-    )
-    return plan_of(document, wish, objective, tuple(constraints), top=top, cut=cut)
-
-
-def plan_of(
-    document: Document,
-    wish: Wish,
-    objective: str,
-    constraints: tuple[str, ...],
-    *,
-    top: int = 10,
-    cut: bool = True,
-    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
-) -> Plan:
-    """Search the layouts of a document that was read already, as `plan` does."""
-    from roofsim.search.planning.objectives import Goal, checked_objective, read_constraints
-    from roofsim.search.planning.plan import Tools, plan_document
-    from roofsim.search.sweep import figures_of
-
-    goal = Goal(objective=checked_objective(objective), constraints=read_constraints(constraints))
-    if goal.wanted:
-        goal = replace(goal, figures=lambda evaluation: figures_of(answer(evaluation)))
-    tools = Tools(
-        resolve=resolve_document, run=lambda resolved: answer(evaluate(resolved), limits=False), importer=import_model
-    )
-    return plan_document(document, wish, goal, tools, k=top, cuts=cut, progress=progress)
 
 
 def compare(

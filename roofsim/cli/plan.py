@@ -88,28 +88,20 @@ def plan(
     overrides: Overrides,
 ) -> None:
     """Find the best layouts of a scenario on some GPUs."""
-    from roofsim.api import plan_of
     from roofsim.cli.progress import tracked
-    from roofsim.errors import Place
-    from roofsim.search.planning.asked import read_cards, read_gpus
-    from roofsim.search.planning.plan import nothing_possible
-    from roofsim.search.planning.space import Wish
+    from roofsim.plans import planning_tools
+    from roofsim.search.planning.asked import PlanRequest
+    from roofsim.search.planning.plan import nothing_possible, plan_asked
     from roofsim.search.written_axes import read_written_axes
 
-    document = document_of(scenario, overrides)
-    wish = Wish(
-        gpus=() if gpus is None else read_gpus(gpus, Place("--gpus")),
-        cards=read_cards(gpu, Place("--gpu")),
-        axes=read_written_axes(axis or []),
-        fixed=tuple(fix or ()),
-    )
-    answer = plan_of(
-        document,
-        wish,
-        objective,
-        tuple(constraint or ()),
-        top=top,
-        cut=not exhaustive,
+    axes = read_written_axes(axis or [])
+    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
+    answer = plan_asked(
+        document_of(scenario, overrides),
+        asked,
+        planning_tools(),
+        k=top,
+        cuts=not exhaustive,
         progress=lambda families: tracked(families, "searching"),
     )
     if answer.best is None and not json:

@@ -19,14 +19,23 @@ if TYPE_CHECKING:
 
 #: Degrees of a layout in the order of the table, and how they are headed.
 _DEGREES: Final = {
-    "tensor": "tp", "pipeline": "pp", "virtual_stages": "vpp", "context": "cp", "expert": "ep", "expert_tensor": "etp",
-}  # fmt: skip
+    "tensor": "tp",
+    "pipeline": "pp",
+    "virtual_stages": "vpp",
+    "context": "cp",
+    "expert": "ep",
+    "expert_tensor": "etp",
+}
 #: Members of the front, and reasons, that are shown; --json has all.
 _FRONT: Final = 8
 _REASONS: Final = 6
 _FIGURES: Final = {
-    "cost": "cost", "tokens_per_usd": "cost", "tokens_per_joule": "energy", "step_time": "step time", "memory": "memory",
-}  # fmt: skip
+    "cost": "cost",
+    "tokens_per_usd": "cost",
+    "tokens_per_joule": "energy",
+    "step_time": "step time",
+    "memory": "memory",
+}
 
 
 def print_plan(console: Console, plan: Plan) -> None:

@@ -172,8 +172,8 @@ def test_rows_multiply_to_the_gpus_and_divide_the_batch():
         for n in axes["gpus"] for t in axes["tensor"] for p in axes["pipeline"] for b in axes["micro_batch_size"]
         if n % (t * p) == 0 and 48 % (b * (n // (t * p))) == 0
     }  # fmt: skip
-    found = set(zip(*(value[name].tolist() for name in axes), strict=True))
-    assert found == every
+    known = set(zip(*(value[name].tolist() for name in axes), strict=True))
+    assert known == every
 
 
 @settings(max_examples=50, deadline=None)

@@ -6,15 +6,55 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass
+from roofsim.search.planning.objectives import checked_objective, read_constraints
+from roofsim.search.planning.space import Wish
 from roofsim.search.written_axes import read_written_axes
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from roofsim.search.planning.objectives import Constraint
 
 #: GPUs that a layout may have.
 MOST_GPUS: Final = 2**20
 _RANGE: Final = re.compile(r"\s*\d+\s*\.\.\s*\d+\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """What a caller asks of a search, as it was checked."""
+
+    wish: Wish
+    objective: str
+    constraints: tuple[Constraint, ...]
+
+    @classmethod
+    def of(
+        cls,
+        gpus: int | str | Iterable[int] | None,
+        cards: str | Iterable[str] | None,
+        objective: str,
+        constraints: Iterable[str],
+        axes: Mapping[str, Sequence[Any]] | None,
+        fixed: Iterable[str],
+        shown: str = "",
+    ) -> PlanRequest:
+        """Read what a caller asks; `shown` stands before the names of flags in messages.
+
+        Raises
+        ------
+        SpecError
+            For what cannot be read.
+        """
+        wish = Wish(
+            gpus=() if gpus is None else read_gpus(gpus, Place(f"{shown}gpus")),
+            cards=read_cards(cards, Place(f"{shown}gpu")),
+            axes=axes or {},
+            fixed=tuple(fixed),
+        )
+        return cls(wish=wish, objective=checked_objective(objective), constraints=read_constraints(constraints))
 
 
 def read_gpus(given: int | str | Iterable[int], place: Place) -> tuple[int, ...]:

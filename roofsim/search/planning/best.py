@@ -39,8 +39,8 @@ def taken(columns: Columns, where: Any) -> dict[str, NDArray[Any]]:
 def first(columns: Columns, k: int) -> dict[str, NDArray[Any]]:
     """Return the k layouts with the least `value`; of equal ones those with the least number.
 
-    >>> found = none() | {"id": np.array([3, 1, 2]), "value": np.array([1.0, 1.0, 0.5])}
-    >>> first({name: found[name] for name in ("id", "value")}, 2)["id"].tolist()
+    >>> known = none() | {"id": np.array([3, 1, 2]), "value": np.array([1.0, 1.0, 0.5])}
+    >>> first({name: known[name] for name in ("id", "value")}, 2)["id"].tolist()
     [2, 1]
     """
     return taken(columns, np.lexsort((columns["id"], columns["value"]))[:k])

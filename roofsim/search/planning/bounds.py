@@ -66,16 +66,21 @@ class Bounds:
         bound = np.nan_to_num(scale * least_step(resolved, costs), nan=0.0)
         return np.maximum(bound, 0.0)
 
-    def _costs(self, resolved: Resolved, words: Hashable) -> dict[str, tuple[Array, Array]] | None:
+    def _costs(self, resolved: Resolved, words: Hashable) -> dict[str, tuple[Array, ...]] | None:
         """Return what a layer, and the ends of the model, take of each layout; None where some cannot be priced alone."""
         count, parallel = resolved.points, resolved.parallel
         numbers = [
             np.broadcast_to(np.asarray(value, dtype=np.float64), (count,))
-            for value in (parallel.tensor, parallel.context, parallel.expert, expert_tensor_of(parallel),
-                          resolved.workload.micro_batch_size)
-        ]  # fmt: skip
+            for value in (
+                parallel.tensor,
+                parallel.context,
+                parallel.expert,
+                expert_tensor_of(parallel),
+                resolved.workload.micro_batch_size,
+            )
+        ]
         if not {*varying(resolved)} <= _BY_KEYS:
-            numbers.append(np.arange(count))
+            numbers.append(np.arange(count, dtype=np.float64))
             words = (words, id(resolved))
         keys, first, index = np.unique(np.column_stack(numbers), axis=0, return_index=True, return_inverse=True)
         names = [(words, *key) for key in keys.tolist()]
@@ -90,10 +95,10 @@ class Bounds:
         return {
             part: tuple(np.array([one[part][half] for one in known if one is not None])[index] for half in (0, 1))
             for part in PARTS
-        }  # type: ignore[return-value]
+        }
 
 
-def least_step(resolved: Resolved, costs: dict[str, tuple[Any, Any]]) -> Array:
+def least_step(resolved: Resolved, costs: dict[str, tuple[Any, ...]]) -> Array:
     """Return the seconds that a step of each layout takes at least."""
     point = Point.of(resolved.parallel, resolved.workload, resolved.gpus)
     stages, chunks = (np.asarray(value, dtype=np.float64) for value in (point.pipeline, point.virtual_stages))
@@ -112,14 +117,15 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     physics = resolved.constants.physics
     norm, clock_power = physics["busy_corner"], physics["clock_power"]
     short, drawn = np.maximum(parts["short"], 0.0), np.maximum(parts["drawn"], 0.0)
-    stretch = np.inf
+    stretch: Any = np.inf
     for more in (0.0, np.maximum(update, 0.0) / micro):  # none of the update, and all of it
         together = np.maximum(short + more, np.finfo(float).tiny)
         limited = smooth_maximum(together, throttled(together, drawn, clock_power), norm)
         stretch = np.minimum(stretch, (limited - together) / np.maximum(drawn, np.finfo(float).tiny))
-    device = short + np.maximum(parts["held"], 0.0) + np.maximum(parts["links"], 0.0)
+    device: Array = short + np.maximum(parts["held"], 0.0) + np.maximum(parts["links"], 0.0)
     device = device + np.where(drawn > 0.0, drawn * np.maximum(stretch, 0.0), 0.0)
-    return np.maximum(device, parts["host"] - _SLOWED * np.maximum(update, 0.0) / micro)
+    slowest: Array = np.maximum(device, parts["host"] - _SLOWED * np.maximum(update, 0.0) / micro)
+    return slowest
 
 
 def _bubbled(resolved: Resolved, seconds: Array, stages: Array, chunks: Array, micro: Array) -> Array:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Parts of a step in words.
 WORDS: Final = {
-    "compute": "compute", "memory_bandwidth": "memory traffic", "exposed_communication": "exposed communication",
-    "intra_node_link": "traffic inside nodes", "inter_node_link": "traffic between nodes", "launch": "launches",
-    "bubble": "bubble", "optimizer": "optimizer", "host_transfer": "host transfer", "input": "waiting for samples",
-}  # fmt: skip
+    "compute": "compute",
+    "memory_bandwidth": "memory traffic",
+    "exposed_communication": "exposed communication",
+    "intra_node_link": "traffic inside nodes",
+    "inter_node_link": "traffic between nodes",
+    "launch": "launches",
+    "bubble": "bubble",
+    "optimizer": "optimizer",
+    "host_transfer": "host transfer",
+    "input": "waiting for samples",
+}
 #: Parts that are named: so many, and none below this share of the best step.
 _MOST: Final = 3
 _LEAST: Final = 0.002
 
 
-def parts_of(time: Mapping[str, float], waits: Mapping[str, float]) -> dict[str, float]:
+def parts_of(time: Mapping[str, Any], waits: Mapping[str, Any]) -> dict[str, float]:
     """Return the parts of a step in seconds, communication by the links that it crosses."""
     parts = {name: float(seconds) for name, seconds in time.items() if name != "exposed_communication"}
     return parts | {name: float(waits.get(name, 0.0)) for name in ("intra_node_link", "inter_node_link")}

@@ -40,7 +40,7 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
 
     Layouts whose layer cannot be priced alone are left out.
     """
-    found: dict[int, dict[str, tuple[float, float]]] = {}
+    known: dict[int, dict[str, tuple[float, float]]] = {}
     left = [chosen]
     while left:
         some = left.pop()
@@ -60,11 +60,11 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
             left += [some[[at]] for at in range(len(some))] if len(some) > 1 else []
             continue
         for at, place in enumerate(some.tolist()):
-            found[place] = {
+            known[place] = {
                 name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at])
                 for name in PARTS
             }
-    return found
+    return known
 
 
 def _halves(parts: dict[str, Any], count: int) -> Iterator[dict[str, Array]]:
@@ -103,21 +103,29 @@ def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
     one = taken(resolved, both, varying(resolved))
     parallel, workload = one.parallel, one.workload
     experts = parallel.expert * expert_tensor_of(parallel)
-    data = np.maximum(np.ceil(experts / (parallel.tensor * parallel.context)), 1.0)
-    data = int(data) if np.ndim(data) == 0 else points(data)
+    ranks: Any = np.maximum(np.ceil(experts / (parallel.tensor * parallel.context)), 1.0)
+    data: Any = int(ranks) if np.ndim(ranks) == 0 else points(ranks)
     parallel = parallel.model_copy(
         update={
-            "pipeline": 1, "virtual_stages": 1, "schedule": "1f1b", "data": data, "sharding": "none", "stage_layers": None,
-            "account_for_embedding": False, "account_for_loss": False, "offload": Offload(),
+            "pipeline": 1,
+            "virtual_stages": 1,
+            "schedule": "1f1b",
+            "data": data,
+            "sharding": "none",
+            "stage_layers": None,
+            "account_for_embedding": False,
+            "account_for_loss": False,
+            "offload": Offload(),
         }
-    )  # fmt: skip
+    )
     workload = workload.model_copy(update={"global_batch_size": workload.micro_batch_size * data})
-    depth = points(np.repeat(DEPTHS, len(some)))
+    model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)))
+    assert model is not None
     return replace(
         one,
         points=len(both),
         parallel=parallel,
         workload=workload,
         gpus=parallel.tensor * parallel.context * data,
-        model=one.model.one_layer().with_sizes(num_layers=depth),
+        model=model.with_sizes(num_layers=depth),
     )

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 #: Objective -> the figure of a priced layout whose least value is best.
 OBJECTIVES: Final = {
-    "step_time": "step_time", "cost": "cost", "tokens_per_usd": "cost", "tokens_per_joule": "energy", "memory": "memory",
-}  # fmt: skip
+    "step_time": "step_time",
+    "cost": "cost",
+    "tokens_per_usd": "cost",
+    "tokens_per_joule": "energy",
+    "memory": "memory",
+}
 #: Words of a constraint for figures that every priced layout has.
 _SHORT: Final = {
     "memory": "memory",
@@ -35,8 +39,11 @@ _SHORT: Final = {
 }
 _UNITS: Final = {"memory": "B", "step_time": "s"}
 _COMPARES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 _FORM: Final = re.compile(r"\s*(?P<figure>[A-Za-z_][\w.]*)\s*(?P<compare><=|>=|<|>)\s*(?P<bound>\S.*?)\s*")
 
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.errors import Problem, SpecError
+from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, replace
 from roofsim.search.planning import best
 from roofsim.search.planning.answer import Plan, Planned
 from roofsim.search.planning.differences import parts_of, why
+from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.search import Findings, Searcher
 from roofsim.search.planning.space import ALONE, space_of
 from roofsim.search.resolving import Shared
+from roofsim.search.sweep import figures_of
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.analyze.result import Result
-    from roofsim.search.planning.objectives import Goal
+    from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
@@ -35,11 +38,33 @@ MOST_FRONT: Final = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What stands above a search: how a document is resolved and answered, and who reads models in other people's words."""
+    """What stands above a search: how a document is resolved and an evaluation answered, and who imports models."""
 
     resolve: Callable[[Document], Resolved]
-    run: Callable[[Resolved], Result]
+    answer: Callable[..., Result]
     importer: Importer | None
+
+
+def plan_asked(
+    document: Document,
+    asked: PlanRequest,
+    tools: Tools,
+    *,
+    k: int = 10,
+    cuts: bool = True,
+    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Plan:
+    """Search the layouts of a scenario for what a caller asks; see `roofsim.plan`.
+
+    Raises
+    ------
+    SpecError
+        As `plan_document` does.
+    """
+    goal = Goal(objective=asked.objective, constraints=asked.constraints)
+    if goal.wanted:
+        goal = replace(goal, figures=lambda evaluation: figures_of(tools.answer(evaluation)))
+    return plan_document(document, asked.wish, goal, tools, k=k, cuts=cuts, progress=progress)
 
 
 def plan_document(
@@ -63,10 +88,10 @@ def plan_document(
     wish = _with_gpus(document, wish)
     space = space_of(document, wish, tools.resolve)
     searcher = Searcher(space=space, goal=goal, importer=tools.importer, shared=Shared(), k=k, cuts=cuts)
-    found = Findings()
+    findings = Findings()
     for words in progress(space.families()):
-        found = found.merged(searcher.search(words, best.limit_of(found.top, k)), k)
-    return _answered(document, space, goal, tools, found, time.monotonic() - began)
+        findings = findings.merged(searcher.search(words, best.limit_of(findings.top, k)), k)
+    return _answered(document, space, goal, tools, findings, time.monotonic() - began)
 
 
 def _with_gpus(document: Document, wish: Wish) -> Wish:
@@ -86,26 +111,28 @@ def _with_gpus(document: Document, wish: Wish) -> Wish:
     return replace(wish, gpus=(int(stated),))
 
 
-def _answered(document: Document, space: PlanSpace, goal: Goal, tools: Tools, found: Findings, seconds: float) -> Plan:
-    top = _winners(document, space, tools, found.top)
-    bound = min([found.least_cut, *found.top["value"][:1].tolist()])
+def _answered(
+    document: Document, space: PlanSpace, goal: Goal, tools: Tools, findings: Findings, seconds: float
+) -> Plan:
+    top = _winners(document, space, tools, findings.top)
+    bound = min([findings.least_cut, *findings.top["value"][:1].tolist()])
     return Plan(
         scenario=document.data,
         objective=goal.objective,
         constraints=tuple(one.written for one in goal.constraints),
         axes=space.described(),
-        considered=found.considered,
-        refused=dict(sorted(found.refused.items(), key=lambda item: (-item[1], item[0]))),
-        reasons={code: text for code, (_, text) in found.examples.items()},
-        does_not_fit=found.does_not_fit,
-        constrained=found.constrained,
-        priced=found.priced,
-        cut=found.cut,
-        structures=found.structures,
+        considered=findings.considered,
+        refused=dict(sorted(findings.refused.items(), key=lambda item: (-item[1], item[0]))),
+        reasons={code: text for code, (_, text) in findings.examples.items()},
+        does_not_fit=findings.does_not_fit,
+        constrained=findings.constrained,
+        priced=findings.priced,
+        cut=findings.cut,
+        structures=findings.structures,
         lower_bound=bound if np.isfinite(bound) else None,
         seconds=seconds,
         top=tuple(top),
-        front=tuple(_plain(document, space, found.front, at) for at in _thinned(found.front)),
+        front=tuple(_plain(document, space, findings.front, at) for at in _thinned(findings.front)),
         assumed=space.assumed,
     )
 
@@ -116,7 +143,7 @@ def _winners(document: Document, space: PlanSpace, tools: Tools, columns: dict[s
     least = 0.0
     for at in range(len(columns["id"])):
         plain = _plain(document, space, columns, at)
-        result = tools.run(tools.resolve(with_changes(document, plain.changes)))
+        result = tools.answer(evaluate(tools.resolve(with_changes(document, plain.changes))), limits=False)
         parts = parts_of(result.time, result.waits)
         if not first:
             first, least = parts, float(result.step_time)

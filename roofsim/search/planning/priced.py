@@ -15,9 +15,9 @@ from roofsim.analyze.throughput import units_per_step
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.points import Diverged, number_at
-from roofsim.records import dataclass, fields, replace
+from roofsim.records import dataclass, replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
-from roofsim.search.stacking import TEXTS, PointBatch, alike, mapped
+from roofsim.search.stacking import PointBatch, alike, mapped, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ FIGURES: Final = ("step_time", "memory", "cost", "energy", "gpus")
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedLayouts:
     """Layouts that were priced.
 
     Attributes
@@ -73,7 +73,7 @@ class Pricer:
     figures: Figures | None = None
     wanted: Sequence[str] = ()
 
-    def price(self, piece: PointBatch) -> Iterator[Priced]:
+    def price(self, piece: PointBatch) -> Iterator[PricedLayouts]:
         """Yield the layouts of a piece, in parts that have the same program."""
         left = [piece]
         while left:
@@ -95,7 +95,7 @@ class Pricer:
                     raise
                 left += _singles(part)
 
-    def _together(self, places: NDArray[np.int64], resolved: Resolved) -> Priced:
+    def _together(self, places: NDArray[np.int64], resolved: Resolved) -> PricedLayouts:
         unpriced = unpriced_of(resolved)
         memory = memory_of(unpriced)
         fits = _each(memory.fits, len(places)).astype(bool)
@@ -110,7 +110,7 @@ class Pricer:
                 figures |= {key: _each(known.get(key), len(places)) for key in self.wanted}
         else:
             figures |= {name: np.full(len(places), np.nan) for name in (*FIGURES, *self.wanted) if name not in figures}
-        return Priced(places, fits, figures)
+        return PricedLayouts(places, fits, figures)
 
 
 def rates_of(resolved: Resolved) -> dict[str, Any]:
@@ -153,6 +153,6 @@ def _singles(piece: PointBatch) -> list[PointBatch]:
 
 def single(resolved: Resolved, place: int) -> Resolved:
     """Return the scenario of one of several points, with plain numbers."""
-    parts = {each.name: getattr(resolved, each.name) for each in fields(resolved) if each.name not in TEXTS}
+    parts = {name: getattr(resolved, name) for name in parts_of(resolved)}
     update = {name: mapped(part, lambda numbers: number_at(numbers, place)) for name, part in parts.items()}
     return replace(resolved, **{**update, "points": 1})

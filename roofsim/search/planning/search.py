@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: Words that what a layer takes alone does not depend on.
 _NOT_OF_LAYERS: Final = (
-    "parallel.sharding", "parallel.schedule", "parallel.account_for_embedding", "parallel.account_for_loss", "parallel.offload",
-)  # fmt: skip
+    "parallel.sharding",
+    "parallel.schedule",
+    "parallel.account_for_embedding",
+    "parallel.account_for_loss",
+    "parallel.offload",
+)
 
 
 @dataclass
 class Findings:
-    """What a search over some families found.
+    """What a search over some families findings.
 
     Attributes
     ----------
@@ -69,7 +73,7 @@ class Findings:
     front: dict[str, NDArray[Any]] = field(default_factory=best.none)
 
     def merged(self, other: Findings, k: int) -> Findings:
-        """Return what both found; of families that do not overlap, in any order."""
+        """Return what both findings; of families that do not overlap, in any order."""
         codes = sorted({*self.refused, *other.refused})
         examples = {
             code: min(known[code] for known in (self.examples, other.examples) if code in known) for code in codes
@@ -111,22 +115,22 @@ class Searcher:
 
     def search(self, words: Mapping[int, int], limit: float = np.inf) -> Findings:
         """Return what a family holds; of its layouts only those at or below a `limit` of the objective count."""
-        found, rows = Findings(), self.space.rows(words)
+        findings, rows = Findings(), self.space.rows(words)
         if rows is None:
-            return found
+            return findings
         reader = PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
         groups = sorted(
             self._groups(reader.read(rows), self._of_layers(words)),
             key=lambda group: (group[0].min(), group[1].places[0]),
         )
-        found.considered = len(rows)
+        findings.considered = len(rows)
         pricer = Pricer(reader=reader, figures=self.goal.figures, wanted=self.goal.wanted)
         for bounds, piece in groups:
-            self._group(found, pricer, piece, bounds, limit)
+            self._group(findings, pricer, piece, bounds, limit)
         for code, (count, place) in reader.refusals.counted().items():
-            found.refused[code] = count
-            found.examples[code] = place, reader.refusals.text(place) or ""
-        return found
+            findings.refused[code] = count
+            findings.examples[code] = place, reader.refusals.text(place) or ""
+        return findings
 
     def _of_layers(self, words: Mapping[int, int]) -> Hashable:
         """Return the words that what a layer takes depends on."""
@@ -151,25 +155,25 @@ class Searcher:
                     yield least[some], part_of(piece, some)
 
     def _group(
-        self, found: Findings, pricer: Pricer, piece: PointBatch, bounds: NDArray[np.float64], limit: float
+        self, findings: Findings, pricer: Pricer, piece: PointBatch, bounds: NDArray[np.float64], limit: float
     ) -> None:
         """Price the layouts of a structure that may be among the best; `bounds` say what they take at least."""
-        most = min(limit, best.limit_of(found.top, self.k)) if self.cuts else np.inf
+        most = min(limit, best.limit_of(findings.top, self.k)) if self.cuts else np.inf
         hopeful = bounds <= most
-        found.cut += int((~hopeful).sum())
+        findings.cut += int((~hopeful).sum())
         if not hopeful.all():
-            found.least_cut = min(found.least_cut, float(bounds[~hopeful].min()))
+            findings.least_cut = min(findings.least_cut, float(bounds[~hopeful].min()))
         if not hopeful.any():
             return
         for priced in pricer.price(part_of(piece, np.flatnonzero(hopeful))):
-            found.structures += 1
-            found.does_not_fit += int((~priced.fits).sum())
+            findings.structures += 1
+            findings.does_not_fit += int((~priced.fits).sum())
             columns = {"id": priced.places, **priced.figures}
             columns = best.taken(columns, np.flatnonzero(priced.fits))
-            found.priced += len(columns["id"])
+            findings.priced += len(columns["id"])
             kept = self.goal.holds(columns)
-            found.constrained += int((~kept).sum())
+            findings.constrained += int((~kept).sum())
             columns = best.taken(columns, np.flatnonzero(kept))
             columns["value"] = self.goal.value(columns)
-            found.top = best.first(best.joined(found.top, columns), self.k)
-            found.front = best.front(best.joined(found.front, columns))
+            findings.top = best.first(best.joined(findings.top, columns), self.k)
+            findings.front = best.front(best.joined(findings.front, columns))

@@ -29,18 +29,36 @@ if TYPE_CHECKING:
 
 #: Key of the scenario that holds each number of a layout.
 KEY_OF: Final = {
-    "gpus": "hardware.gpus", "tensor": "parallel.tensor", "pipeline": "parallel.pipeline", "context": "parallel.context",
-    "micro_batch_size": "workload.micro_batch_size", "virtual_stages": "parallel.virtual_stages", "expert": "parallel.expert",
+    "gpus": "hardware.gpus",
+    "tensor": "parallel.tensor",
+    "pipeline": "parallel.pipeline",
+    "context": "parallel.context",
+    "micro_batch_size": "workload.micro_batch_size",
+    "virtual_stages": "parallel.virtual_stages",
+    "expert": "parallel.expert",
     "expert_tensor": "parallel.expert_tensor",
-}  # fmt: skip
+}
 #: What a layout on one GPU has; every key of it that is no axis keeps this.
 ALONE: Final[dict[str, Any]] = {
-    "hardware.gpus": None, "parallel.data": None, "parallel.tensor": 1, "parallel.pipeline": 1, "parallel.context": 1,
-    "parallel.expert": 1, "parallel.expert_tensor": None, "parallel.expert_imbalance": 1.0, "parallel.redundant_experts": 0,
-    "parallel.virtual_stages": 1, "parallel.schedule": "1f1b", "parallel.stage_layers": None, "parallel.sequence": False,
-    "parallel.account_for_embedding": False, "parallel.account_for_loss": False, "parallel.sharding": "none",
-    "workload.batch_size": None, "workload.micro_batch_size": 1,
-}  # fmt: skip
+    "hardware.gpus": None,
+    "parallel.data": None,
+    "parallel.tensor": 1,
+    "parallel.pipeline": 1,
+    "parallel.context": 1,
+    "parallel.expert": 1,
+    "parallel.expert_tensor": None,
+    "parallel.expert_imbalance": 1.0,
+    "parallel.redundant_experts": 0,
+    "parallel.virtual_stages": 1,
+    "parallel.schedule": "1f1b",
+    "parallel.stage_layers": None,
+    "parallel.sequence": False,
+    "parallel.account_for_embedding": False,
+    "parallel.account_for_loss": False,
+    "parallel.sharding": "none",
+    "workload.batch_size": None,
+    "workload.micro_batch_size": 1,
+}
 #: Where nobody states a batch, the largest number of GPUs has so many micro batches of one sample each.
 BATCHES: Final = 4
 #: Tokens that a context rank has at least.
@@ -306,13 +324,18 @@ def _length(resolved: Resolved) -> int | None:
 def _chunks(depth: int, pipelines: Sequence[int], *, counted: bool) -> list[int]:
     """Return the chunks per stage that some pipeline deals layers out to evenly."""
     sizes = range(depth, depth + (3 if counted else 1))
-    found = {size // stages // each for size in sizes for stages in pipelines if size % stages == 0 and stages > 1
-             for each in divisors(size // stages)}  # fmt: skip
-    return sorted({1, *found} - {0})
+    known = {
+        size // stages // each
+        for size in sizes
+        for stages in pipelines
+        if size % stages == 0 and stages > 1
+        for each in divisors(size // stages)
+    }
+    return sorted({1, *known} - {0})
 
 
 def _micro_batches(batch: int, *, trains: bool, stacked: bool) -> list[int]:
     if not trains:
         return divisors(batch)  # one for each number of replicas
-    found = [each for each in divisors(batch) if each <= _MOST_SAMPLES or not stacked]
-    return found if len(found) <= _MOST_DIVISORS else [each for each in found if math.log2(each).is_integer()]
+    known = [each for each in divisors(batch) if each <= _MOST_SAMPLES or not stacked]
+    return known if len(known) <= _MOST_DIVISORS else [each for each in known if math.log2(each).is_integer()]

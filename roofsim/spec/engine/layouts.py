@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from roofsim.schema.base import AfterValidator, Field
-from roofsim.spec.scenario.schedules import known
+from roofsim.schema.base import Field
 from roofsim.spec.strict import Strict
 
 #: Degrees of parallelism beside data parallelism, which takes the GPUs that remain.
@@ -22,7 +21,7 @@ class LayoutChoices(Strict):
         description="Degrees of parallelism beside data parallelism.",
     )
     sequence: bool = Field(default=True, description="Whether tensor ranks may split sequences in training.")
-    schedules: tuple[Annotated[str, AfterValidator(known)], ...] = Field(
+    schedules: tuple[str, ...] = Field(
         default=("1f1b",), description="Schedules of training pipelines; 1f1b with virtual stages is interleaved."
     )
     counted_ends: bool = Field(
