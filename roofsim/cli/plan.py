@@ -19,18 +19,18 @@ Gpus = Annotated[
     Option(
         "--gpus",
         metavar="N",
-        panel="Space",
+        panel="Axes",
         help="How many GPUs: 512, 64,128,256, or 64..4096 (doubling; 64..512:+64 for steps). [default: the scenario's]",
     ),
 ]
 Gpu = Annotated[
     str | None,
-    Option("--gpu", metavar="NAME,NAME", panel="Space", help="Cards to try: a100,h100. [default: the scenario's]"),
+    Option("--gpu", metavar="NAME,NAME", panel="Axes", help="Cards to try: a100,h100. [default: the scenario's]"),
 ]
 Objective = Annotated[
     str,
     Choice(
-        "--objective", OBJECTIVES, "What the best has least, or most tokens, of.", default="step_time", panel="Goal"
+        "--objective", OBJECTIVES, "What the best has least, or most tokens, of.", default="step_time", panel="Axes"
     ),
 ]
 Constraints = Annotated[
@@ -38,7 +38,7 @@ Constraints = Annotated[
     Option(
         "--constraint",
         metavar="'FIGURE < VALUE'",
-        panel="Goal",
+        panel="Axes",
         help="A condition on a figure of the result: 'memory < 70 GiB', 'step_time < 12 s', 'mfu > 0.4'. May be repeated.",
     ),
 ]
@@ -47,18 +47,18 @@ AxisTexts = Annotated[
     Option(
         "--axis",
         metavar="KEY=VALUES",
-        panel="Space",
+        panel="Axes",
         help="Values of a key in place of those that the search would try, or of one that it would leave alone: "
         "parallel.tensor=4,8, workload.precision=bf16,fp8, parallel.schedule=1f1b,zero-bubble. May be repeated.",
     ),
 ]
 Fix = Annotated[
     list[str] | None,
-    Option("--fix", metavar="KEY", panel="Space", help="Keep what the scenario says of a key. May be repeated."),
+    Option("--fix", metavar="KEY", panel="Axes", help="Keep what the scenario says of a key. May be repeated."),
 ]
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
 Exhaustive = Annotated[
-    bool, Option("--exhaustive", panel="Space", help="Price every layout that fits; leave none out by a bound.")
+    bool, Option("--exhaustive", panel="Axes", help="Price every layout that fits; leave none out by a bound.")
 ]
 Emit = Annotated[
     str | None,
@@ -87,7 +87,7 @@ def plan(
     csv: Csv = False,
     overrides: Overrides,
 ) -> None:
-    """Find the best layouts of a scenario on some GPUs."""
+    """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
     from roofsim.cli.progress import tracked
     from roofsim.plans import planning_tools
     from roofsim.search.planning.asked import PlanRequest

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import smooth_maximum
+from roofsim.points import Diverged
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
 from roofsim.search.planning.layer_costs import PARTS, priced_layers
-from roofsim.search.stacking import varying
+from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.layout import expert_tensor_of
 from roofsim.spec.scenario.point import Point
 from roofsim.spec.settle.offload import places
@@ -62,9 +63,21 @@ class Bounds:
         costs = self._costs(resolved, words)
         if costs is None:
             return np.zeros(count)
-        scale = np.broadcast_to(np.asarray(self.goal.scale(resolved), dtype=np.float64), (count,))
+        scale = self._scale(resolved)
         bound = np.nan_to_num(scale * least_step(resolved, costs), nan=0.0)
         return np.maximum(bound, 0.0)
+
+    def _scale(self, resolved: Resolved) -> Array:
+        """Return the least that each second of a layout's step adds to the objective."""
+        try:
+            return np.array(
+                np.broadcast_to(np.asarray(self.goal.scale(resolved), dtype=np.float64), (resolved.points,))
+            )
+        except Diverged as diverged:  # whole nodes may have another price than single cards
+            scale = np.zeros(resolved.points)
+            for chosen in alike(np.asarray(diverged.labels)):
+                scale[chosen] = self._scale(taken(resolved, chosen, varying(resolved)))
+            return scale
 
     def _costs(self, resolved: Resolved, words: Hashable) -> dict[str, tuple[Array, ...]] | None:
         """Return what a layer, and the ends of the model, take of each layout; None where some cannot be priced alone."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.search.planning.rows import Joined
-    from roofsim.spec.engine.layouts import LayoutChoices
+    from roofsim.spec.engine.ranks import LayoutChoices
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 

@@ -11,9 +11,8 @@ from roofsim.spec import catalog
 from roofsim.spec.engine.attention import AttentionFacts
 from roofsim.spec.engine.facts import Stated, in_groups, leaves, path_of, paths
 from roofsim.spec.engine.kernels import ConvolutionFacts, ExpertFacts, FusionFacts, KernelFacts
-from roofsim.spec.engine.layouts import LayoutChoices
 from roofsim.spec.engine.matmul import MatmulFacts
-from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts
+from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts, LayoutChoices
 from roofsim.spec.engine.running import CacheFacts, LaunchFacts, MemoryFacts, OffloadFacts, ScheduleFacts
 from roofsim.spec.engine.server import ServerFacts
 from roofsim.spec.engine.state import PrecisionFacts, TrainingFacts
