@@ -114,6 +114,10 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.kernels.conversions import ShareConversions
 
         passes.append(ShareConversions())  # once all conversions stand; with no merged layers each makes its own
+    if engine.fusion.concatenations == "written":
+        from roofsim.passes.kernels.concatenations import WriteParts
+
+        passes.append(WriteParts())  # before a compiler merges the copy with what stands behind it
     passes += _epilogues(engine)  # on typed layers, before their results are narrowed or merged with others
     passes += _library_kernels(engine, decodes=decodes)  # before a compiler takes what no library has
     if "residual_norm" in fusion:
@@ -156,7 +160,7 @@ def _epilogues(engine: Engine) -> list[Pass]:
         return []
     from roofsim.passes.kernels.epilogues import MergeEpilogues
 
-    return [MergeEpilogues(convolutions=facts, in_products=products == "activation")]
+    return [MergeEpilogues(convolutions=facts, products=products)]
 
 
 def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:

@@ -16,7 +16,7 @@ from roofsim.cost.kernels.models.convolution import (
     ConvolutionShape,
     convolution_limits,
 )
-from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.models.gemm import resident_bandwidth, tile_efficiency
 from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import card, rated
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
@@ -41,8 +41,14 @@ OPERATION: Final = "conv2d"
 #: Arithmetic that convolutions were measured in; others take after 16 bits.
 MEASURED: Final = ("fp32", "16-bit")
 WIDE: Final = "16-bit"
+#: The operation under which streams were measured.
+STREAM: Final = "elementwise"
 #: Constants of how traffic goes: where a library cuts convolutions as products, they are those of products.
 TRAFFIC: Final = ("cache_speedup", "cache_reach", "sharpness")
+#: Of these, what says how images stay in the cache: in the buffers of an engine that plans its memory as streams do.
+RESIDENCE: Final = ("cache_speedup", "cache_reach")
+#: Where an engine allocates the results of kernels.
+PLANNED: Final = "planned"
 #: The passes of a convolution: forward, data gradient, weight gradient.
 PASSES: Final = ("forward", "data", "weight")
 
@@ -129,7 +135,7 @@ def _limits(
     *sizes, m, n, k, batch, share, traffic = numbers
     share = share * library.engine.convolution.share
     bandwidth = device.bandwidth_share(CLASS) / device.pace
-    constants, products = _constants(device, math, chip.peak, share, bandwidth)
+    constants, products = _constants(device, math, chip.peak, share, bandwidth, planned=_plans(library))
     names = (field.name for field in fields(ConvolutionShape) if field.name not in ("matrix", "planned"))
     shape = ConvolutionShape(
         **dict(zip(names, sizes, strict=True)), matrix=np.asarray(float(matrix)), planned=np.zeros(())
@@ -142,8 +148,19 @@ def _limits(
     return compute, memory, spared, float(real(constants.sharpness))
 
 
+def _plans(library: KernelLibrary) -> bool:
+    """Tell whether results lie in few buffers that the next ones use again, so that caches hold them."""
+    return library.engine.memory.allocator == PLANNED
+
+
+def _residence(device: Device) -> dict[str, float]:
+    """Return how what streaming kernels read and write stays in the cache."""
+    _, numbers = constants_for(device, STREAM, None, WIDE)
+    return {name: numbers[name] for name in RESIDENCE}
+
+
 def _constants(
-    device: Device, math: str, peak: Real, share: Real, bandwidth: Real
+    device: Device, math: str, peak: Real, share: Real, bandwidth: Real, *, planned: bool
 ) -> tuple[ConvolutionConstants, Tiling | None]:
     """Return what convolution kernels achieve, and how they are cut where they are cut as products.
 
@@ -156,6 +173,8 @@ def _constants(
         products = tiling_for(device, math, peak)
         _, of_products = constants_for(device, "gemm", None, kind)
         numbers = numbers | {name: of_products[name] for name in TRAFFIC}
+    if planned:
+        numbers = numbers | _residence(device)
     floor = device.architecture.kernel_floor
     return ConvolutionConstants(floor=floor, compute=share, bandwidth=bandwidth, launch=1.0, **numbers), products
 
@@ -211,7 +230,18 @@ def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork],
             work = works[place]
             left_out = work.flops - divide(work.flops, spared)
             energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
+            energy = energy - _spared_by_cache(work.traffic, math, context)
             works[place] = rated(replace(work, spared=spared, energy=energy), context, own)
+
+
+def _spared_by_cache(traffic: Real, math: str, context: Pricing) -> Real:
+    """Return the joules that images in the cache do not take: a byte takes the card's power for as long as it moves."""
+    if not _plans(context.library):
+        return 0.0
+    device, held = context.device, _residence(context.device)
+    chip = card(device, 1.0)
+    faster = resident_bandwidth(np.asarray(traffic), chip, held["cache_speedup"], held["cache_reach"])
+    return device.energy(0.0, math, traffic, on_tensor=True) * real(1.0 - 1.0 / faster)
 
 
 def _pass(op: AbstractOp, work: KernelWork, context: Pricing) -> ConvolutionPass:
