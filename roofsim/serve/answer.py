@@ -118,6 +118,7 @@ def _server(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | Non
         request_time=plan.request_time,
         alike=plan.variation == 0.0,
         variation=plan.variation,
+        in_step=plan.in_step,
         batches=batches,
     )
     return timing, load, disaggregated.workers_of(plan, batches)
