@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 #: Projections that engines of inference merge beside queries, keys and values; training keeps them apart (Megatron-LM,
 #: multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj).
 LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
-
-
 #: Arithmetic that kernels of convolutions have beside that of 16 bits and more; narrower formats are those of GEMMs alone.
 EIGHT_BITS: Final = ("fp8", "int8")
 
@@ -114,10 +112,6 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.kernels.conversions import ShareConversions
 
         passes.append(ShareConversions())  # once all conversions stand; with no merged layers each makes its own
-    if engine.fusion.concatenations == "written":
-        from roofsim.passes.kernels.concatenations import WriteParts
-
-        passes.append(WriteParts())  # before a compiler merges the copy with what stands behind it
     passes += _epilogues(engine)  # on typed layers, before their results are narrowed or merged with others
     passes += _library_kernels(engine, decodes=decodes)  # before a compiler takes what no library has
     if "residual_norm" in fusion:
@@ -154,13 +148,15 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
 
 
 def _epilogues(engine: Engine) -> list[Pass]:
-    """Return the pass that puts into products what an engine does not run behind them."""
-    facts, products = engine.convolution, engine.matmul.epilogue
-    if (facts.norms, facts.epilogue, products, facts.pool_positions) == ("kernels", "none", "none", True):
+    """Return the passes that put into kernels what an engine does not run behind them."""
+    facts, products, parts = engine.convolution, engine.matmul.epilogue, engine.fusion.concatenations
+    if (facts.norms, facts.epilogue, products, parts) == ("kernels", "none", "none", "copied") and facts.pool_positions:
         return []
+    from roofsim.passes.kernels.concatenations import WriteParts
     from roofsim.passes.kernels.epilogues import MergeEpilogues
 
-    return [MergeEpilogues(convolutions=facts, products=products)]
+    merged = MergeEpilogues(convolutions=facts, products=products)
+    return [WriteParts(), merged] if parts == "written" else [merged]
 
 
 def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:

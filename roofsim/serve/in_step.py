@@ -8,6 +8,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
+    from roofsim.spec.scenario.workload import Parallel
+
+
+def replicas_in_step(parallel: Parallel, replicas: float) -> float:
+    """Return how many replicas wait for one another: those whose ranks share experts, for each layer exchanges tokens."""
+    sharing = float(parallel.expert or 1) / float(parallel.tensor or 1)
+    return max(min(sharing, replicas), 1.0)
 
 
 def chances_of_largest(chances: Array, replicas: float) -> Array:

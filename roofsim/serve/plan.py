@@ -122,11 +122,7 @@ class ServerPlan:
 
     @property
     def context(self) -> float:
-        """Mean tokens in the cache of a running request.
-
-        Long answers run for longer: of a request that is seen at some time the answer is ``output x (1 + variation^2)`` long in
-        the mean, and half done.
-        """
+        """Mean tokens in the cache of a running request; long answers run for longer, and each is half done in the mean."""
         return self.prompt + self.output * (1.0 + self.variation**2) / 2.0
 
     @property
@@ -136,13 +132,6 @@ class ServerPlan:
         if lora is None:
             return None
         return ServeAdapters(rank=float(lora.rank), adapters=float(lora.adapters), targets=lora.layers)
-
-    @property
-    def in_step(self) -> float:
-        """Replicas whose steps wait for one another, since their ranks share experts: each layer exchanges tokens."""
-        parallel = self.resolved.parallel
-        sharing = float(parallel.expert or 1) / float(parallel.tensor or 1)
-        return max(min(sharing, self.replicas), 1.0)
 
     @property
     def replicas(self) -> float:

@@ -29,17 +29,9 @@ class WriteParts:
         placed: set[object] = set()
         ops: list[AbstractOp] = []
         for op in graph:
-            if self._written(op, graph, placed):
-                placed.update(part.root for part in op.inputs)
-                op = View(
-                    name=op.name,
-                    inputs=op.inputs,
-                    outputs=op.outputs,
-                    block=op.block,
-                    component=op.component,
-                    function="concat",
-                )
-            ops.append(op)
+            written = self._written(op, graph, placed)
+            placed.update(part.root for part in op.inputs if written)
+            ops.append(_placed(op) if written else op)
         return graph.replaced(ops, *self.ensures)
 
     def _written(self, op: AbstractOp, graph: OpGraph, placed: set[object]) -> bool:
@@ -51,3 +43,10 @@ class WriteParts:
             maker is not None and maker.kind is not Kind.VIEW and part.root not in placed
             for maker, part in zip(makers, op.inputs, strict=True)
         )
+
+
+def _placed(op: AbstractOp) -> View:
+    """Return what stands for a copy whose parts are where they belong."""
+    return View(
+        name=op.name, inputs=op.inputs, outputs=op.outputs, block=op.block, component=op.component, function="concat"
+    )
