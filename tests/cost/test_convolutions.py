@@ -173,7 +173,7 @@ def _images_per_second(gpu: str, engine: str, batch: int, precision: str = "int8
 
 def test_images_stay_in_a_large_cache():
     """In the few buffers of an engine that plans its memory, images of a small batch never leave a large cache."""
-    assert _images_per_second("l40s", "tensorrt", 32) > 1.2 * _images_per_second("l40s", "tensorrt", 2048)
+    assert _images_per_second("l40s", "tensorrt", 32) > 1.15 * _images_per_second("l40s", "tensorrt", 2048)
     # With an engine that does not, a small batch gains what its kernels measured alone gain, and less.
     eager = [_images_per_second("l40s", "pytorch-eager", batch, "fp16") for batch in (64, 2048)]
     assert eager[0] < 1.2 * eager[1]

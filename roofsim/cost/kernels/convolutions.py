@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Array, Real
 
 #: The class of kernels by which images move, and the operation under which they were measured.
@@ -45,9 +46,7 @@ WIDE: Final = "16-bit"
 STREAM: Final = "elementwise"
 #: Constants of how traffic goes: where a library cuts convolutions as products, they are those of products.
 TRAFFIC: Final = ("cache_speedup", "cache_reach", "sharpness")
-#: Of these, what says how images stay in the cache: in the buffers of an engine that plans its memory as streams do.
-RESIDENCE: Final = ("cache_speedup", "cache_reach")
-#: Where an engine allocates the results of kernels.
+#: Where an engine allocates the results of kernels whose buffers the next ones use again.
 PLANNED: Final = "planned"
 #: The passes of a convolution: forward, data gradient, weight gradient.
 PASSES: Final = ("forward", "data", "weight")
@@ -135,13 +134,15 @@ def _limits(
     *sizes, m, n, k, batch, share, traffic = numbers
     share = share * library.engine.convolution.share
     bandwidth = device.bandwidth_share(CLASS) / device.pace
-    constants, products = _constants(device, math, chip.peak, share, bandwidth, planned=_plans(library))
+    constants, products = _constants(device, math, chip.peak, share, bandwidth)
     names = (field.name for field in fields(ConvolutionShape) if field.name not in ("matrix", "planned"))
     shape = ConvolutionShape(
         **dict(zip(names, sizes, strict=True)), matrix=np.asarray(float(matrix)), planned=np.zeros(())
     )
     limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
     compute, memory, spared = (np.asarray(each) for each in (limits.compute, limits.memory, limits.spared))
+    if _plans(library):
+        memory = _with_images_near(memory, shape, chip, device, bandwidth)
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
@@ -153,14 +154,21 @@ def _plans(library: KernelLibrary) -> bool:
     return library.engine.memory.allocator == PLANNED
 
 
-def _residence(device: Device) -> dict[str, float]:
-    """Return how what streaming kernels read and write stays in the cache."""
+def _residence(images: Array, chip: Silicon, device: Device) -> Array:
+    """Return the bandwidth of images over that of device memory: as what streaming kernels read and write stays in the cache."""
     _, numbers = constants_for(device, STREAM, None, WIDE)
-    return {name: numbers[name] for name in RESIDENCE}
+    return resident_bandwidth(images, chip, numbers["cache_speedup"], numbers["cache_reach"])
+
+
+def _with_images_near(memory: Array, shape: ConvolutionShape, chip: Silicon, device: Device, bandwidth: Real) -> Array:
+    """Return the seconds of traffic whose images the cache holds as far as they fit; weights come from where they came."""
+    images, rate = shape.image_bytes, chip.bandwidth * bandwidth
+    near = images / (rate * _residence(images, chip, device))
+    return np.minimum(memory, memory * shape.weight_bytes / (images + shape.weight_bytes) + near)
 
 
 def _constants(
-    device: Device, math: str, peak: Real, share: Real, bandwidth: Real, *, planned: bool
+    device: Device, math: str, peak: Real, share: Real, bandwidth: Real
 ) -> tuple[ConvolutionConstants, Tiling | None]:
     """Return what convolution kernels achieve, and how they are cut where they are cut as products.
 
@@ -173,8 +181,6 @@ def _constants(
         products = tiling_for(device, math, peak)
         _, of_products = constants_for(device, "gemm", None, kind)
         numbers = numbers | {name: of_products[name] for name in TRAFFIC}
-    if planned:
-        numbers = numbers | _residence(device)
     floor = device.architecture.kernel_floor
     return ConvolutionConstants(floor=floor, compute=share, bandwidth=bandwidth, launch=1.0, **numbers), products
 
@@ -202,7 +208,7 @@ def _sizes(shape: ConvolutionPass) -> tuple[Real, ...]:
         taps = taps * divide(product(*op.out_size), product(*op.in_size))
     square = len(op.kernel_size) == FLAT and all(same(side, SQUARE) for side in op.kernel_size)
     square = square and same(op.stride, 1.0) and same(op.groups, 1.0)
-    weight, strided = op.inputs[2 if op.backward else 1].bytes, where(op.stride > 1.0, 1.0, 0.0)
+    weight, strided = _weight(op).bytes, where(op.stride > 1.0, 1.0, 0.0)
     images = op.batch, reads, writes, product(*size[:-1]), size[-1]
     return (
         *images,
@@ -226,22 +232,25 @@ def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork],
         math = key.removesuffix("_matrix")
         shapes = [_pass(ops[place], works[place], context) for place in places]
         limits = CONVOLUTIONS.all_limits(shapes, math, context.device, context.library)
-        for place, (own, spared) in zip(places, limits, strict=True):
+        for place, shape, (own, spared) in zip(places, shapes, limits, strict=True):
             work = works[place]
             left_out = work.flops - divide(work.flops, spared)
             energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
-            energy = energy - _spared_by_cache(work.traffic, math, context)
+            energy = energy - _spared_by_cache(work.traffic - _weight(shape.op).bytes, math, context)
             works[place] = rated(replace(work, spared=spared, energy=energy), context, own)
 
 
-def _spared_by_cache(traffic: Real, math: str, context: Pricing) -> Real:
+def _weight(op: Convolution) -> Tensor:
+    return op.inputs[2 if op.backward else 1]
+
+
+def _spared_by_cache(images: Real, math: str, context: Pricing) -> Real:
     """Return the joules that images in the cache do not take: a byte takes the card's power for as long as it moves."""
     if not _plans(context.library):
         return 0.0
-    device, held = context.device, _residence(context.device)
-    chip = card(device, 1.0)
-    faster = resident_bandwidth(np.asarray(traffic), chip, held["cache_speedup"], held["cache_reach"])
-    return device.energy(0.0, math, traffic, on_tensor=True) * real(1.0 - 1.0 / faster)
+    device = context.device
+    faster = _residence(np.asarray(images), card(device, 1.0), device)
+    return device.energy(0.0, math, images, on_tensor=True) * real(1.0 - 1.0 / faster)
 
 
 def _pass(op: AbstractOp, work: KernelWork, context: Pricing) -> ConvolutionPass:
