@@ -23,6 +23,8 @@ SIXTEEN_BIT: Final = ("bf16", "fp16")
 WIDTHS: Final[dict[str, Literal["8-bit", "6-bit", "4-bit"]]] = {
     "fp8": "8-bit", "int8": "8-bit", "fp6": "6-bit", "fp4": "4-bit", "int4": "4-bit",
 }  # fmt: skip
+#: Formats of whole numbers.
+INTEGERS: Final = ("int8", "int4")
 #: Width -> the constant that says its energy per FLOP against one of 16 bits.
 WIDTH_ENERGIES: Final = {
     "8-bit": "width_energy_8_bit",
@@ -223,7 +225,12 @@ class Device:
 
     def width_energy(self, math: str) -> float:
         """Return the energy of a FLOP of matrix arithmetic in a format against one in 16 bits."""
-        return self.constants.physics[WIDTH_ENERGIES[WIDTHS[math]]] if math in WIDTHS else 1.0
+        each = self.constants.physics[WIDTH_ENERGIES[WIDTHS[math]]] if math in WIDTHS else 1.0
+        return each * self._integer_energy(math)
+
+    def _integer_energy(self, math: str) -> float:
+        """Return the energy of a FLOP in a format against one on floating-point numbers as wide."""
+        return self.constants.physics["integer_energy"] if math in INTEGERS else 1.0
 
     def heat(self, flops: Real, math: str) -> Real:
         """Return the joules of the arithmetic of a long product on matrix units, at the clock that it can hold."""
@@ -235,7 +242,9 @@ class Device:
         if math in ("tf32", "fp32"):
             return each * self.constants.energy.tf32 / self.constants.energy.tensor16
         width = WIDTHS.get(math)
-        return own[width] if width is not None and width in own else each * self.width_energy(math)
+        if width is not None and width in own:
+            return own[width] * self._integer_energy(math)
+        return each * self.width_energy(math)
 
     def host_time(self, phase: Phase) -> Real:
         """Return the host's seconds to issue a kernel in a phase."""
