@@ -168,7 +168,7 @@ def counted(plan: Plan) -> list[str]:
         parts.append(f"{words.count(plan.constrained)} of those priced do not meet {' and '.join(plan.constraints)}")
     parts.append(f"{words.count(plan.cut)} left out by their bound")
     parts.append(f"{words.count(sum(plan.refused.values()))} not possible")
-    whole = f"{words.count(plan.considered)} layouts in {plan.seconds:.3g} s: {', '.join(parts)}."
+    whole = f"{words.count(plan.considered)} layouts: {', '.join(parts)}."
     return [
         whole,
         *(
