@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.api import compare, fit, resolve, run, serve, sweep, whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.scenario.workload import Scenario
@@ -39,6 +39,7 @@ __all__ = [
     "serve",
     "sweep",
     "timeline",
+    "whatif",
 ]
 
 #: Public name -> module; each is imported when first used, so that importing roofsim costs nothing.
@@ -63,6 +64,7 @@ _HOMES = {
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
+    "whatif": "roofsim.api",
 }
 
 
