@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, resolve, run, serve, sweep, whatif
+    from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.scenario.workload import Scenario
@@ -64,7 +65,7 @@ _HOMES = {
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
-    "whatif": "roofsim.api",
+    "whatif": "roofsim.decide.whatif",
 }
 
 

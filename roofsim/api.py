@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.compare.rows import Comparison
-    from roofsim.decide.changes import Changes
-    from roofsim.decide.whatif import WhatIf
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.resolving import Shared
@@ -139,47 +137,6 @@ def compare(
 
     document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
     return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
-
-
-def whatif(
-    scenario: str | Path | dict[str, Any] | Scenario,
-    changes: Changes | None = None,
-    *,
-    also: Changes | Iterable[Changes] = (),
-    each: bool = False,
-    by: str = "class",
-    **overrides: Any,
-) -> WhatIf:
-    """Predict a scenario before and after changes, and say where the difference comes from.
-
-    Parameters
-    ----------
-    changes
-        Changes that are made together: ``{"memory.bandwidth": "2x", "gpu": "h200"}``, or texts as on the command line. Any key of a
-        scenario, and any number of its hardware; a factor (``2x``, ``+10%``) is one on what the scenario has.
-    also
-        Other what-ifs beside it, each of the same form.
-    each
-        Whether each of several changes is shown alone as well.
-    by
-        What the step is split into: ``class``, ``op``, ``layer`` or ``phase``.
-    overrides
-        Values of the scenario before the changes, as for `run`.
-
-    Returns
-    -------
-    WhatIf
-        Results before and after; seconds of the difference by kind of time, by limit, by op and by change, each of which sum to it.
-
-    Raises
-    ------
-    SpecError
-        When the request is wrong, and where no what-if is possible. One that is refused beside others says why.
-    """
-    from roofsim.decide.whatif import whatif_document
-
-    document = load_scenario(scenario, overrides)
-    return whatif_document(document, changes, resolve_document, answer, also=also, each=each, by=by)
 
 
 def fit(

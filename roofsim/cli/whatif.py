@@ -61,7 +61,6 @@ def whatif(
     overrides: Overrides,
 ) -> None:
     """Show a scenario before and after changes: what each gains, how sure that is, and where the difference comes from."""
-    from roofsim.api import answer, resolve_document
     from roofsim.cli.options import setting
     from roofsim.cli.progress import tracked
     from roofsim.decide.whatif import whatif_document
@@ -69,8 +68,6 @@ def whatif(
     shown = whatif_document(
         document_of(scenario, [*overrides, *(setting(text, "--base") for text in base or ())]),
         changes or (),
-        resolve_document,
-        answer,
         also=also or (),
         each=each,
         by=by,

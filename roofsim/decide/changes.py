@@ -28,7 +28,7 @@ _EXAMPLE: Final = "For example memory.bandwidth=2x, gpu=h200, precision=fp8 or m
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class KeyChange:
     """One key of a scenario and its other value.
 
     Attributes
@@ -120,7 +120,7 @@ def _as_written(document: Document, path: tuple[str, ...]) -> tuple[str, ...]:
     return path
 
 
-def read_changes(given: Changes, origin: str = "changes") -> tuple[Change, ...]:
+def read_changes(given: Changes, origin: str = "changes") -> tuple[KeyChange, ...]:
     """Read changes that are made together.
 
     Parameters
@@ -141,7 +141,7 @@ def read_changes(given: Changes, origin: str = "changes") -> tuple[Change, ...]:
         pairs = list(_written(given, origin))
     else:
         pairs = [pair for text in given for pair in _written(text, origin)]
-    changes: dict[tuple[str, ...], Change] = {}
+    changes: dict[tuple[str, ...], KeyChange] = {}
     for key, value, text in pairs:
         place = Place(f"{origin} {key}")
         path = key_path(key, place)
@@ -152,7 +152,7 @@ def read_changes(given: Changes, origin: str = "changes") -> tuple[Change, ...]:
         if same in changes:
             message = f"{changes[same].key} and {key} are the same key" if changes[same].key != key else "is set twice"
             raise SpecError(Problem(message, place, hint="Give one; `--also` shows another what-if beside this one."))
-        changes[same] = Change(text=f"{key}={text}", key=key, path=path, value=value, origin=origin)
+        changes[same] = KeyChange(text=f"{key}={text}", key=key, path=path, value=value, origin=origin)
     return tuple(changes.values())
 
 
@@ -178,7 +178,7 @@ def _written(text: object, origin: str) -> Iterable[tuple[str, Any, str]]:
         yield key, single_value(value, unit_at(key_path(key, place)), place), value
 
 
-def with_changes(document: Document, changes: Iterable[Change], stated: Mapping[str, Any]) -> Document:
+def with_changes(document: Document, changes: Iterable[KeyChange], stated: Mapping[str, Any]) -> Document:
     """Return a scenario with some changes: the card first, as factors on its numbers are on those of the other card."""
     for change in sorted(changes, key=lambda change: change.path != _GPU):
         document = change.on(document, stated)

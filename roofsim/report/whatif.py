@@ -18,70 +18,72 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.decide.causes import Cause
-    from roofsim.decide.whatif import Variant, WhatIf
+    from roofsim.decide.whatif import ChangedScenario, WhatIf
 
 _NONE: Final = "-"
 #: Causes that are printed of a kind; the rest is one line.
 _MOST: Final = 8
 #: Share of the longer step up to which a cause is not printed.
 _UNSEEN: Final = 5e-4
-#: What a step is split into, as `Variant.by` calls it, and the head of its table.
+#: Share of a cause up to which its difference is rounding.
+_ROUNDING: Final = 1e-9
+#: What a step is split into, as `ChangedScenario.by` calls it, and the head of its table.
 _SPLITS: Final = (("time", "where the time goes"), ("ops", "ops and waits"))
 
 
 def print_whatif(console: Console, answer: WhatIf) -> None:
     """Print what-ifs."""
-    before, shown = answer.before, [variant for variant in answer.variants if variant.result is not None]
+    before, shown = answer.before, [outcome for outcome in answer.outcomes if outcome.result is not None]
     console.print(Text(words.headline(before), style="bold"))
     for line in filter(None, (words.batch_line(before), words.layout_line(before))):
         console.print(Text(line, style="dim"))
     heads = _heads(shown)
     for line in _asked(before, shown, heads):
         console.print(Text(line, style="dim"))
-    results = [before, *(variant.result for variant in shown if variant.result is not None)]
+    results = [before, *(outcome.result for outcome in shown if outcome.result is not None)]
     console.print(Columnwise("", ["before", *heads], _lines(results, shown)))
     for key, head in _SPLITS:
         console.print(_split(head, key, shown, heads))
-    for variant in shown:
-        if variant.changes:
-            console.print(_changes(variant))
+    for outcome in shown:
+        if outcome.changes:
+            console.print(_changes(outcome))
     for line in _notes(answer):
         console.print(Text(line, style="dim"))
-    for variant in answer.variants:
-        if variant.result is None:
-            console.print(Text(f"{variant.name}: refused: {variant.reason}.", style="yellow"))
+    for outcome in answer.outcomes:
+        if outcome.result is None:
+            console.print(Text(f"{outcome.label}: refused: {outcome.reason}.", style="yellow"))
     for line in sentences(answer):
         console.print(Text(line, style="bold"))
 
 
-def _asked(before: Result, shown: Sequence[Variant], heads: Sequence[str]) -> list[str]:
+def _asked(before: Result, shown: Sequence[ChangedScenario], heads: Sequence[str]) -> list[str]:
     """Return what each what-if changes, and its sizes and layout where they are others."""
     lines = []
-    for head, variant in zip(heads, shown, strict=True):
-        if variant.result is None:
+    for head, outcome in zip(heads, shown, strict=True):
+        if outcome.result is None:
             continue
-        own = [of(variant.result) for of in (words.batch_line, words.layout_line)]
+        own = [of(outcome.result) for of in (words.batch_line, words.layout_line)]
         other = [
             line
             for line, old in zip(own, (words.batch_line(before), words.layout_line(before)), strict=True)
             if line != old
         ]
-        named = [] if head == variant.name else [variant.name]
+        named = [] if head == outcome.label else [outcome.label]
         if parts := [*named, *filter(None, other)]:
             lines.append(f"{head}: {'; '.join(parts)}")
     return lines
 
 
-def _heads(shown: Sequence[Variant]) -> list[str]:
+def _heads(shown: Sequence[ChangedScenario]) -> list[str]:
     """Return the heads of columns: the change where it is short, letters where there are several."""
     if len(shown) == 1:
         return ["after"]
     return [
-        variant.name if len(variant.name) <= 24 else chr(ord("A") + place % 26) for place, variant in enumerate(shown)
+        outcome.label if len(outcome.label) <= 24 else chr(ord("A") + place % 26) for place, outcome in enumerate(shown)
     ]
 
 
-def _lines(results: Sequence[Result], shown: Sequence[Variant]) -> dict[str, list[str]]:
+def _lines(results: Sequence[Result], shown: Sequence[ChangedScenario]) -> dict[str, list[str]]:
     """Return the cells of each line of the table, before first."""
     units = list(dict.fromkeys(words.unit_of(result) for result in results))
     unit = units[0] if len(units) == 1 else "units"
@@ -108,7 +110,7 @@ def _lines(results: Sequence[Result], shown: Sequence[Variant]) -> dict[str, lis
         f"kWh per million {unit}": lambda result: _amount(_per_million(result, "kwh")),
     }
     lines |= {name: [of(result) for result in results] for name, of in more.items()}
-    return {name: cells for name, cells in lines.items() if any(cell != _NONE for cell in cells)}
+    return {name: cells for name, cells in lines.items() if any(cell not in (_NONE, "?") for cell in cells)}
 
 
 def _interval(result: Result) -> str:
@@ -122,16 +124,16 @@ def _time(value: Any) -> str:
     return _NONE if value is None else words.seconds(float(value))
 
 
-def _against(variant: Variant) -> str:
-    return _NONE if variant.ratio is None else f"{'~' if _alike(variant) else ''}{_times(variant.ratio)}x"
+def _against(outcome: ChangedScenario) -> str:
+    return _NONE if outcome.ratio is None else f"{'~' if _alike(outcome) else ''}{_times(outcome.ratio)}x"
 
 
 def _times(ratio: float) -> str:
     return f"{ratio:.2f}" if 0.1 <= ratio < 100.0 else f"{ratio:.3g}" if ratio < 1.0 else words.count(ratio)
 
 
-def _alike(variant: Variant) -> bool:
-    return variant.verdict == ABOUT_EQUAL and variant.interval is not None
+def _alike(outcome: ChangedScenario) -> bool:
+    return outcome.verdict == ABOUT_EQUAL and outcome.interval is not None
 
 
 def _per_million(result: Result, what: str) -> float | None:
@@ -149,12 +151,12 @@ def _amount(value: Any) -> str:
 # -- where it comes from ------------------------------------------------------------------------------------------------
 
 
-def _split(head: str, key: str, shown: Sequence[Variant], heads: Sequence[str]) -> Grid:
+def _split(head: str, key: str, shown: Sequence[ChangedScenario], heads: Sequence[str]) -> Grid:
     """Return the table of one way to split the steps: before, after and their difference; of several what-ifs differences."""
     alone = len(shown) == 1
     columns = ["before", "after", "difference"] if alone else ["before", *heads]
     grid = Grid([text(head), *map(number, columns)], roomy=False)
-    causes = [{cause.cause: cause for cause in variant.by[key]} for variant in shown]
+    causes = [{cause.cause: cause for cause in outcome.by[key]} for outcome in shown]
     names = sorted(
         dict.fromkeys(name for table in causes for name in table),
         key=lambda name: -max(abs(table[name].seconds) for table in causes if name in table),
@@ -196,7 +198,8 @@ def _cells(causes: Sequence[Cause | None], *, alone: bool) -> list[str]:
     for cause in causes:
         if alone:
             cells.append(words.seconds(cause.after) if cause is not None and cause.after else _NONE)
-        cells.append(_NONE if cause is None else signed(cause.seconds))
+        least = _ROUNDING * max(cause.before or 0.0, cause.after or 0.0) if cause is not None else 0.0
+        cells.append(_NONE if cause is None or abs(cause.seconds) < least else signed(cause.seconds))
     return cells
 
 
@@ -211,13 +214,13 @@ def signed(seconds: float) -> str:
     return f"{'+' if seconds > 0.0 else '-'}{words.seconds(abs(seconds))}"
 
 
-def _changes(variant: Variant) -> Grid:
+def _changes(outcome: ChangedScenario) -> Grid:
     """Return what each of several changes adds to the step."""
-    grid = Grid([text("change"), number("adds to the step")], roomy=False, caption=f"Each change: {variant.rule}.")
-    for cause in variant.changes:
+    grid = Grid([text("change"), number("adds to the step")], roomy=False, caption=f"Each change: {outcome.rule}.")
+    for cause in outcome.changes:
         grid.add(cause.cause, signed(cause.seconds))
     grid.line()
-    grid.add("together", signed(sum(cause.seconds for cause in variant.changes)))
+    grid.add("together", signed(sum(cause.seconds for cause in outcome.changes)))
     return grid
 
 
@@ -226,41 +229,41 @@ def _changes(variant: Variant) -> Grid:
 
 def _notes(answer: WhatIf) -> list[str]:
     notes = []
-    if any(_alike(variant) for variant in answer.variants):
+    if any(_alike(outcome) for outcome in answer.outcomes):
         notes.append("~ about equal: 1 lies inside the 80 % interval of the ratio.")
-    notes += [f"{one.name}: the price is that of the card unchanged." for one in answer.variants if _unsold(one)]
+    notes += [f"{one.label}: the price is that of the card unchanged." for one in answer.outcomes if _unsold(one)]
     before = {"Assumed": answer.before.assumed, "Note": answer.before.warnings}
-    for variant in answer.variants:
-        if variant.result is None:
+    for outcome in answer.outcomes:
+        if outcome.result is None:
             continue
-        for head, said in (("Assumed", variant.result.assumed), ("Note", variant.result.warnings)):
+        for head, said in (("Assumed", outcome.result.assumed), ("Note", outcome.result.warnings)):
             new = [one for one in said if one not in before[head] and "interval" not in one]
-            notes += [f"{head} with {variant.name}: {'; '.join(new)}."] if new else []
+            notes += [f"{head} with {outcome.label}: {'; '.join(new)}."] if new else []
     return notes
 
 
-def _unsold(variant: Variant) -> bool:
-    return variant.price_of_card_unchanged and variant.result is not None
+def _unsold(outcome: ChangedScenario) -> bool:
+    return outcome.price_of_card_unchanged and outcome.result is not None
 
 
 def sentences(answer: WhatIf) -> list[str]:
     """Say of each what-if what it is worth and how sure that is."""
-    return [_sentence(answer, variant) for variant in answer.variants if variant.result is not None]
+    return [_sentence(answer, outcome) for outcome in answer.outcomes if outcome.result is not None]
 
 
-def _sentence(answer: WhatIf, variant: Variant) -> str:
-    unit, ratio = words.unit_of(answer.before), variant.ratio
-    said = f"{variant.name}: "
+def _sentence(answer: WhatIf, outcome: ChangedScenario) -> str:
+    unit, ratio = words.unit_of(answer.before), outcome.ratio
+    said = f"{outcome.label}: "
     if ratio is None:
-        return f"{said}step {words.seconds(float(answer.before.step_time))} becomes {_step(variant)}."
+        return f"{said}step {words.seconds(float(answer.before.step_time))} becomes {_step(outcome)}."
     said += f"{_times(ratio)} times the {unit}/s of before"
-    if variant.interval is not None:
-        low, high = variant.interval
+    if outcome.interval is not None:
+        low, high = outcome.interval
         said += f", 80 % interval {_times(low)} .. {_times(high)}"
-        said += ": about equal" if variant.verdict == ABOUT_EQUAL else ""
-    if variant.cost_ratio is not None and not variant.price_of_card_unchanged:
-        said += f"; {_times(variant.cost_ratio)} times the dollars per {_one(unit)}"
-    room = "" if variant.result is None or variant.result.memory.fits else "; it does not fit in memory"
+        said += ": about equal" if outcome.verdict == ABOUT_EQUAL else ""
+    if outcome.cost_ratio is not None and not outcome.price_of_card_unchanged:
+        said += f"; {_times(outcome.cost_ratio)} times the dollars per {_one(unit)}"
+    room = "" if outcome.result is None or outcome.result.memory.fits else "; it does not fit in memory"
     return f"{said}{room}."
 
 
@@ -268,5 +271,5 @@ def _one(unit: str) -> str:
     return unit.removesuffix("s")
 
 
-def _step(variant: Variant) -> str:
-    return _NONE if variant.result is None else words.seconds(float(variant.result.step_time))
+def _step(outcome: ChangedScenario) -> str:
+    return _NONE if outcome.result is None else words.seconds(float(outcome.result.step_time))

@@ -133,6 +133,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/written_axes.py": {"MOST_VALUES", "_DIGITS", "_SLACK"},
     "compare/instead.py": {"_DEEPEST", "_FEWER", "_MOST_TRIED"},
     "compare/winners.py": {"_TIE"},
+    "decide/causes.py": {"MOST_ORDERED"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING", 4},

@@ -66,7 +66,7 @@ def test_a_mapping_and_texts_say_the_same():
     mapping = roofsim.whatif(GPT, {"memory.bandwidth": 4e12, "gpu": "h100"}, gpu="a100")
     texts = roofsim.whatif(GPT, ["memory.bandwidth=4 TB/s", "gpu=h100"], gpu="a100")
     assert sure(mapping.after).step_time == sure(texts.after).step_time
-    assert [variant.difference for variant in mapping.variants] == [variant.difference for variant in texts.variants]
+    assert [outcome.difference for outcome in mapping.outcomes] == [outcome.difference for outcome in texts.outcomes]
 
 
 def test_the_short_keys_of_hardware_are_known_everywhere():
@@ -121,12 +121,12 @@ def test_a_bandwidth_what_if_shortens_memory_and_leaves_nothing_else_to_blame():
 
 def test_several_changes_share_the_difference_by_the_mean_over_orders():
     answer = roofsim.whatif(GPT, ["memory.bandwidth=2x", "gpu=h100", "batch=2x"], gpu="a100", each=True)
-    together, *alone = answer.variants
-    assert [variant.name for variant in alone] == ["memory.bandwidth=2x", "gpu=h100", "batch=2x"]
+    together, *alone = answer.outcomes
+    assert [outcome.label for outcome in alone] == ["memory.bandwidth=2x", "gpu=h100", "batch=2x"]
     assert math.fsum(cause.seconds for cause in together.changes) == pytest.approx(sure(together.difference), rel=1e-12)
     assert together.rule == "the mean over all orders in which they can be made"
 
-    names = [variant.name for variant in alone]
+    names = [outcome.label for outcome in alone]
 
     def step(some):
         answer = roofsim.whatif(GPT, list(some), gpu="a100").after if some else roofsim.run(GPT, gpu="a100")
@@ -143,7 +143,7 @@ def test_several_changes_share_the_difference_by_the_mean_over_orders():
 
 def test_orders_on_whose_way_a_scenario_is_refused_do_not_count():
     answer = roofsim.whatif("llama3-8b", ["tensor=8", "gpus=8"], gpu="h100", gpus=1, sequence_length=512, each=True)
-    together, tensor, gpus = answer.variants
+    together, tensor, gpus = answer.outcomes
     assert tensor.result is None
     assert "8" in sure(tensor.reason)
     assert together.rule == "the only order that is possible"
@@ -180,15 +180,15 @@ def test_many_changes_are_taken_in_two_orders():
 
 
 def test_a_change_that_does_nothing_is_about_equal():
-    (variant,) = roofsim.whatif(GPT, "link.bandwidth=2x").variants
-    assert (variant.ratio, variant.verdict) == (1.0, "about_equal")
-    assert variant.interval == pytest.approx((1.0, 1.0), abs=0.01)
+    (outcome,) = roofsim.whatif(GPT, "link.bandwidth=2x").outcomes
+    assert (outcome.ratio, outcome.verdict) == (1.0, "about_equal")
+    assert outcome.interval == pytest.approx((1.0, 1.0), abs=0.01)
 
 
 def test_errors_that_both_runs_share_cancel():
     """The same kernels on the same card with other numbers: the ratio is surer than that of two cards."""
     (more,), (other,) = (
-        roofsim.whatif(GPT, one, gpu="a100").variants for one in ("memory.bandwidth=1.31x", "gpu=h100")
+        roofsim.whatif(GPT, one, gpu="a100").outcomes for one in ("memory.bandwidth=1.31x", "gpu=h100")
     )
     before = roofsim.run(GPT, gpu="a100")
     widths = [math.log(sure(one.interval)[1] / sure(one.interval)[0]) for one in (more, other)]
@@ -215,9 +215,9 @@ def test_other_software_is_another_run():
 
 def test_a_gain_inside_the_error_bar_is_about_equal():
     answer = roofsim.whatif("llama3-8b", "gpu=h200", gpu="h100", gpus=8, tensor=4, sequence_length=2048)
-    (variant,) = answer.variants
-    assert sure(variant.ratio) > 1.0
-    assert variant.verdict == "about_equal"
+    (outcome,) = answer.outcomes
+    assert sure(outcome.ratio) > 1.0
+    assert outcome.verdict == "about_equal"
     assert "about equal" in str(answer).splitlines()[-1]
 
 
@@ -226,14 +226,14 @@ def test_a_gain_inside_the_error_bar_is_about_equal():
 
 def test_dollars_are_before_and_after_and_say_where_nobody_sells_the_card():
     answer = roofsim.whatif(GPT, ["gpu=h100"], also="memory.bandwidth=2x", gpu="a100")
-    card, changed = answer.variants
+    card, changed = answer.outcomes
     key = "usd_per_million_tokens"
     assert card.cost_ratio == pytest.approx(sure(card.result).cost[key] / answer.before.cost[key])
     assert (card.price_of_card_unchanged, changed.price_of_card_unchanged) == (False, True)
     assert "the price is that of the card unchanged" in str(answer)
     own = roofsim.whatif(GPT, {"price.hourly": 1.0}, gpu="a100")
     assert sure(own.after).cost["usd_per_hour"] == 1.0
-    assert not own.variants[0].price_of_card_unchanged
+    assert not own.outcomes[0].price_of_card_unchanged
 
 
 # -- forms of the answer ------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_what_is_asked_twice_is_answered_once():
     answer = roofsim.whatif(
         GPT, ["memory.bandwidth=2x", "tdp=2x"], also=["tdp=2x", "tdp=2x,memory.bandwidth=2x"], each=True
     )
-    assert [variant.name for variant in answer.variants] == [
+    assert [outcome.label for outcome in answer.outcomes] == [
         "memory.bandwidth=2x, tdp=2x",
         "memory.bandwidth=2x",
         "tdp=2x",
