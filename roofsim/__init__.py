@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.decide.need import need
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
@@ -34,6 +35,7 @@ __all__ = [
     "fit",
     "graph",
     "memory",
+    "need",
     "ops",
     "resolve",
     "run",
@@ -59,6 +61,7 @@ _HOMES = {
     "fit": "roofsim.api",
     "graph": "roofsim.views",
     "memory": "roofsim.views",
+    "need": "roofsim.decide.need",
     "ops": "roofsim.views",
     "resolve": "roofsim.api",
     "run": "roofsim.api",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: Sections of the help of a verb, in this order.
 PANELS: Final = (
+    "Target",
     "Changes",
     "Axes",
     "Model",

@@ -51,6 +51,15 @@ VERBS: Final = {
             "roofsim whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each --also tdp=-20%",
         ),
     ),
+    "need": Verb(
+        "roofsim.cli.need:need",
+        "Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.",
+        (
+            "roofsim need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
+            "roofsim need resnet50 --gpu v100 --batch 64 --precision fp16-amp --tokens-per-second 2000",
+            "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1e12",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",

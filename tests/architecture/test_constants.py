@@ -134,6 +134,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "compare/instead.py": {"_DEEPEST", "_FEWER", "_MOST_TRIED"},
     "compare/winners.py": {"_TIE"},
     "decide/causes.py": {"MOST_ORDERED"},
+    "decide/need.py": {"MULTIPLES"},
+    "decide/resources.py": {"_CUTS", "_MOST_STRIDES", "_ROUNDS", "_STRIDE", "_WORTH"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING", 4},
