@@ -30,7 +30,7 @@ Cost = Annotated[
 ]
 Days = Annotated[str | None, Option("--days", metavar="N", panel="Target", help="Days for --tokens.")]
 Tokens = Annotated[
-    str | None, Option("--tokens", metavar="N", panel="Target", help="With --days: tokens (or images) in all: 1e12.")
+    str | None, Option("--tokens", metavar="N", panel="Target", help="With --days: tokens (or images) in all: 1.5e13.")
 ]
 
 

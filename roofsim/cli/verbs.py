@@ -57,7 +57,7 @@ VERBS: Final = {
         (
             "roofsim need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
             "roofsim need resnet50 --gpu v100 --batch 64 --precision fp16-amp --tokens-per-second 2000",
-            "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1e12",
+            "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1.2e12",
         ),
     ),
     "sweep": Verb(

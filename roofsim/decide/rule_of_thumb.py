@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.decide.resources import needed
 from roofsim.graph.tensor import DTYPES
+from roofsim.numeric import real
 from roofsim.records import dataclass
 from roofsim.units import binary_bytes, count, percent
 
@@ -64,8 +65,10 @@ def rule_of_thumb(evaluation: Evaluation, now: Result, allowed: float) -> RuleOf
 
 def _of_bytes(evaluation: Evaluation, now: Result, allowed: float) -> RuleOfThumb:
     resolved = evaluation.resolved
-    batch = float(resolved.workload.micro_batch_size or 1)
-    stated = float(now.parameters["total"]) * DTYPES[resolved.precision.parameters].itemsize / resolved.gpus
+    batch = float(real(resolved.workload.micro_batch_size or 1))
+    stated = (
+        float(now.parameters["total"]) * float(DTYPES[resolved.precision.parameters].itemsize) / float(resolved.gpus)
+    )
     alone = needed(evaluation, "memory_bandwidth", allowed)
     cache = float(now.memory.components["key_value_cache"])
     share = float(evaluation.step.resources["memory_bandwidth"]) / float(evaluation.step.step)

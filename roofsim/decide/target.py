@@ -24,7 +24,7 @@ TARGETS: Final[dict[str, str | None]] = {
     "cost": None,
     "days": None,
 }
-_DAY: Final = 24.0 * SECONDS_PER_HOUR
+_DAY: Final = parse("24 h", "s")
 
 
 @dataclass(frozen=True, kw_only=True)
