@@ -131,15 +131,15 @@ def test_a_mix_reaches_it_and_grows_no_more_than_one_resource_alone():
 
 def test_every_target_becomes_the_step_that_it_allows():
     now = roofsim.run(DECODE)
-    rate, hourly = sure(now.throughput["tokens_per_second"]), now.cost["usd_per_hour"]
+    rate, hourly = float(sure(now.throughput["tokens_per_second"])), now.cost["usd_per_hour"]
     same: dict[str, Any] = {
-        "step_time": now.step_time,
+        "step_time": float(now.step_time),
         "tokens_per_second": rate,
         "cost": now.cost["usd_per_million_tokens"],
     }
     for name, value in same.items():
         assert roofsim.need(DECODE, **{name: float(value)}).allowed == pytest.approx(now.step_time, rel=1e-9)
-    days = roofsim.need(DECODE, days=1, tokens=float(rate) * 86400.0)
+    days = roofsim.need(DECODE, days=1, tokens=rate * 86400.0)
     assert days.allowed == pytest.approx(now.step_time, rel=1e-9)
     assert hourly > 0.0
 
