@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from roofsim.analyze.host import last_of, off_device_of
 from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.loading import loading
@@ -13,7 +11,7 @@ from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
-from roofsim.points import everywhere
+from roofsim.points import everywhere, of_first, surely
 from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
@@ -84,7 +82,7 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
     components["parameters"] = where(higher, weights, profile.components["parameters"])
     components["temporary"] = where(higher, parts, profile.components["temporary"])
     loading = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
-    return replace(loading, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else loading
+    return replace(loading, peak_op="loading", peak_phase="loading") if of_first(higher) else loading
 
 
 def _decoder(evaluation: Unpriced) -> Cached | None:
@@ -105,7 +103,7 @@ def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryPro
     with_decoder = replace(profile, peak=profile.peak + more, components=components)
     return (
         replace(with_decoder, peak_op=f"{name}, a convolution's workspace")
-        if bool(np.all(more > 0.0))
+        if surely(more > 0.0)
         else with_decoder
     )
 
@@ -154,7 +152,7 @@ def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryPr
     """Return the later profile where it is the fuller one; names are those of the one that is for all elements."""
     if is_scalar(first.peak, later.peak):
         return later if fuller else first
-    best = later if bool(np.all(fuller)) else first
+    best = later if surely(fuller) else first
     return replace(
         best,
         peak=where(fuller, later.peak, first.peak),

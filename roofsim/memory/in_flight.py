@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.points import of_first
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _largest(peaks: dict[str, Real], live: dict[str, dict[str, Real]]) -> tuple[
     best, parts, fullest = peaks[names[0]], live[names[0]], names[0]
     for name in names[1:]:
         higher: Any = peaks[name] > best
-        if bool(np.ravel(higher)[0]):
+        if of_first(higher):
             fullest = name
         if is_scalar(peaks[name], best):
             best, parts = (peaks[name], live[name]) if higher else (best, parts)

@@ -124,6 +124,18 @@ class Rows:
         """Return of each swept number its values, and which of them each point has."""
         return {name: (self.at[place], values) for name, (place, values) in self.family.numbers.items()}
 
+    def table_values(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the values of a table's axes in each of the rows that `table` names."""
+        rows, _ = self.table(name) or ([], None)
+        axes = [self.family.space.axes[place].values for place in self.family.tables[name]]
+        at = [np.unravel_index(row, list(map(len, axes))) for row in rows]
+        return [tuple(axis[int(place)] for axis, place in zip(axes, own, strict=True)) for own in at]
+
+    def table_index(self, name: str) -> NDArray[np.int64]:
+        """Return which of these rows each point has."""
+        table = self.table(name)
+        return np.zeros(len(self), dtype=np.int64) if table is None else table[1]
+
     def table(self, name: str) -> tuple[list[int], NDArray[np.int64]] | None:
         """Return the rows of a table that the points have, and the place among them of each point's; None without such axes."""
         axes = self.family.tables.get(name)

@@ -23,6 +23,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
+from roofsim.traced import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,10 +133,10 @@ def _limits(
     constants, products = _constants(device, math, chip.peak, share, bandwidth)
     names = (field.name for field in fields(ConvolutionShape) if field.name not in ("matrix", "planned"))
     shape = ConvolutionShape(
-        **dict(zip(names, sizes, strict=True)), matrix=np.asarray(float(matrix)), planned=np.zeros(())
+        **dict(zip(names, sizes, strict=True)), matrix=as_array(float(matrix)), planned=np.zeros(())
     )
     limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
-    compute, memory, spared = (np.asarray(each) for each in (limits.compute, limits.memory, limits.spared))
+    compute, memory, spared = (as_array(each) for each in (limits.compute, limits.memory, limits.spared))
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
@@ -170,7 +171,7 @@ def _weight_gradient(
     units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
     left = tile_efficiency(*sizes, units, tiling_for(device, math, peak))
     m, n, k, batch = sizes
-    return np.asarray(divide(2.0 * m * n * k * batch, rate * left))
+    return as_array(divide(2.0 * m * n * k * batch, rate * left))
 
 
 def _sizes(shape: ConvolutionPass) -> tuple[Real, ...]:

@@ -10,6 +10,7 @@ from roofsim.numeric import Real, is_scalar
 from roofsim.points import whole
 from roofsim.records import replace
 from roofsim.schedule.pipeline.simulation import MOST_WORK, simulated_makespan
+from roofsim.traced import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ def makespan(
 
 def _part(stages: Sequence[StageTimes], shape: tuple[int, ...], places: Any) -> list[StageTimes]:
     def chosen(value: Real) -> Any:
-        return np.broadcast_to(np.asarray(value), shape)[..., places]
+        return np.broadcast_to(as_array(value), shape)[..., places]
 
     return [replace(one, forward=chosen(one.forward), backward=chosen(one.backward)) for one in stages]
 

@@ -1,0 +1,399 @@
+"""Work out a `Trace` for any number of points: each operation once for every combination of the few columns it depends on.
+
+Points are rows of whole numbers, one column for each number that varies: which of its values a point has. Operations that depend on
+the same columns make a `Block`. Its rows are the combinations of these columns that occur, found once for each set of columns;
+what it takes of blocks of fewer columns is looked up by row. So a kernel is priced for each tensor degree and micro batch, and only
+the last operations of a step are worked out for every point, some thousand rows at a time, which stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.records import dataclass, field, replace
+from roofsim.traced import LENGTH, Record, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from roofsim.traced import Guard, Node, Trace
+
+#: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
+AT_ONCE: Final = 16_000
+#: Combinations of columns up to which their rows are found by a table of all of them, for each row that is looked at.
+_DENSE: Final = 8
+
+
+class Keys:
+    """The combinations of columns that some points have.
+
+    Parameters
+    ----------
+    codes
+        Bit of a column -> which of its values each point has.
+    counts
+        Bit of a column -> how many values it has.
+    rows
+        How many points there are.
+    """
+
+    def __init__(self, codes: Mapping[int, NDArray[Any]], counts: Mapping[int, int], rows: int) -> None:
+        self.rows = rows
+        self._counts = dict(counts)
+        whole = sum(codes)
+        self._sets: dict[int, _KeySet] = {whole: _KeySet(dict(codes), rows)}
+        self._whole = whole
+        self._between: dict[tuple[int, int], NDArray[Any] | None] = {}
+
+    def add(self, column: int, codes: NDArray[Any], count: int) -> None:
+        """Add a column of all points."""
+        whole = self._sets[self._whole]
+        whole.codes[column], self._counts[column] = codes, count
+        del self._sets[self._whole]
+        self._whole |= column
+        self._sets[self._whole] = whole
+
+    def count(self, columns: int) -> int:
+        """Return how many combinations of some columns there are."""
+        return self._set(columns).rows
+
+    def codes(self, columns: int, column: int) -> NDArray[Any]:
+        """Return which value of one of them each combination of some columns has."""
+        return self._set(columns).codes[column]
+
+    def rows_of(self, fewer: int, columns: int | None = None) -> NDArray[Any] | None:
+        """Return the row of each combination of `columns` (of each point) among those of fewer; None where they are the same."""
+        own = self._set(fewer)
+        if columns is None:
+            columns = self._whole
+        key = fewer, columns
+        if key not in self._between:
+            other = self._set(columns)
+            same = own is other
+            self._between[key] = None if same else own.place(self._number(fewer, other), other.rows)
+        return self._between[key]
+
+    def _set(self, columns: int) -> _KeySet:
+        if columns == self._whole or columns not in self._sets:
+            own = [bit for bit in self._counts if bit & columns]
+            if len(own) == len(self._counts):
+                return self._sets[self._whole]
+            self._sets[columns] = self._made(columns, own)
+        return self._sets[columns]
+
+    def _made(self, columns: int, own: list[int]) -> _KeySet:
+        """Find the combinations of columns, among those of the fewest rows that have these columns."""
+        source = min((each for bits, each in self._sets.items() if bits & columns == columns), key=lambda each: each.rows)
+        numbers = self._number(columns, source)
+        size = 1
+        for bit in own:
+            size *= self._counts[bit]
+        if size <= max(_DENSE * source.rows, AT_ONCE):
+            there = np.zeros(size, dtype=bool)
+            there[numbers] = True
+            first = np.flatnonzero(there)
+            table: NDArray[Any] = np.cumsum(there, dtype=np.int32) - np.int32(1)
+        else:
+            first, table = np.unique(numbers), np.empty(0, dtype=np.int32)
+        codes = {}
+        left = first
+        for bit in reversed(own):
+            left, codes[bit] = np.divmod(left, self._counts[bit])
+        return _KeySet(codes, len(first), first, table)
+
+    def _number(self, columns: int, source: _KeySet) -> NDArray[Any]:
+        """Return one number for each combination of some columns, of each row of a set."""
+        numbers: Any = np.zeros(source.rows, dtype=np.int64)
+        for bit, count in self._counts.items():
+            if bit & columns:
+                numbers = numbers * count + source.codes[bit] if count > 1 else numbers
+        return numbers  # type: ignore[no-any-return]
+
+
+@dataclass
+class _KeySet:
+    """The combinations of some columns: the codes of each, and what finds the row of a combination by its number."""
+
+    codes: dict[int, NDArray[Any]]
+    rows: int
+    numbers: NDArray[Any] | None = None
+    table: NDArray[Any] | None = None
+
+    def place(self, numbers: NDArray[Any], rows: int) -> NDArray[Any]:
+        """Return the rows of combinations."""
+        if self.table is None or self.numbers is None:
+            return np.arange(rows)
+        return np.take(self.table, numbers) if len(self.table) else np.searchsorted(self.numbers, numbers)
+
+
+@dataclass
+class Block:
+    """Operations that depend on the same columns.
+
+    Attributes
+    ----------
+    steps
+        Function, slots or other arguments, and slot of the result of each operation, with what is no longer needed behind it.
+    takes
+        Results of other blocks that it needs, with the axis of their points.
+    gives
+        Results that other blocks need, or that are asked for.
+    width
+        Numbers that it works out for each row.
+    """
+
+    columns: int
+    steps: list[tuple[Callable[..., Any], Any, int, tuple[int, ...]]] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+    gives: list[int] = field(default_factory=list)
+    width: float = 0.0
+    widest: int = 1
+
+
+class Replay:
+    """A trace, sliced to what some results need.
+
+    Parameters
+    ----------
+    results
+        Name -> node, or the number itself where it is the same for all points.
+    keyed
+        Bit of a column that a trace derived -> node whose values it has.
+    """
+
+    def __init__(self, trace: Trace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
+        self.nodes = trace.nodes
+        self.derived = dict(trace.derived)
+        self.results = {name: node for name, node in results.items() if isinstance(node, Ref)}
+        self.constants = {name: node for name, node in results.items() if not isinstance(node, Ref)}
+        self.guards = list(guards)
+        wanted = [node.node for node in self.results.values()] + [guard.node for guard in self.guards]
+        needed = self._needed([*wanted])
+        self.blocks = self._blocks(needed, set(wanted))
+
+    def _needed(self, todo: list[int]) -> list[int]:
+        needed: set[int] = set()
+        while todo:
+            number = todo.pop()
+            if number not in needed:
+                needed.add(number)
+                node = self.nodes[number]
+                todo += [*_refs(node.arguments), *_refs(node.options)]
+                if node.function is None and node.columns in self.derived:
+                    todo.append(self.derived[node.columns])
+        return sorted(needed)
+
+    def _blocks(self, needed: list[int], wanted: set[int]) -> list[Block]:
+        blocks: dict[int, Block] = {}
+        readers: dict[int, set[int]] = {}
+        last: dict[tuple[int, int], int] = {}
+        for number in needed:
+            node = self.nodes[number]
+            for ref in (*_refs(node.arguments), *_refs(node.options)):
+                readers.setdefault(ref, set()).add(node.columns)
+                last[node.columns, ref] = number
+        self.leaves = [number for number in needed if self.nodes[number].function is None]
+        sources = {node for bit, node in self.derived.items() if any(self.nodes[leaf].columns == bit for leaf in self.leaves)}
+        for number in needed:
+            node = self.nodes[number]
+            block = blocks.setdefault(node.columns, Block(node.columns))
+            outside = readers.get(number, set()) - {node.columns}
+            if number in wanted or outside or number in sources:
+                block.gives.append(number)
+            if node.function is None:
+                continue
+            refs = {*_refs(node.arguments), *_refs(node.options)}
+            for ref in refs:
+                if self.nodes[ref].columns != node.columns and ref not in block.takes:
+                    block.takes.append(ref)
+            kept = set(block.gives)
+            free = tuple(ref for ref in refs if last[node.columns, ref] == number and ref not in kept)
+            block.steps.append((node.function, _prepared(node), number, free))
+            if node.axis >= 0:
+                width = -int(np.prod(node.shape, dtype=np.int64))
+                block.width += width if node.function not in _VIEWS else 0
+                block.widest = max(block.widest, width)
+        return self._sorted(blocks)
+
+    def _sorted(self, blocks: dict[int, Block]) -> list[Block]:
+        """Return blocks in an order in which each finds what it takes."""
+        order: list[Block] = []
+        seen: set[int] = set()
+
+        def visit(columns: int) -> None:
+            if columns in seen:
+                return
+            seen.add(columns)
+            for ref in blocks[columns].takes:
+                visit(self.nodes[ref].columns)
+            for bit, node in self.derived.items():
+                if bit & columns and any(self.nodes[leaf].columns == bit for leaf in self.leaves):
+                    visit(self.nodes[node].columns)
+            order.append(blocks[columns])
+
+        for columns in sorted(blocks, key=lambda each: each.bit_count()):
+            visit(columns)
+        return order
+
+    def run(
+        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int
+    ) -> tuple[dict[str, Any], NDArray[Any], float]:
+        """Return the results of points, which of them belong to the trace, and how many array elements they took.
+
+        Parameters
+        ----------
+        leaves
+            Node of a leaf -> its value for each value of its column.
+        codes
+            Bit of a column -> which of its values each point has.
+        rows
+            How many points there are.
+        """
+        counts = {self.nodes[leaf].columns: len(values) for leaf, values in leaves.items()}
+        keys = Keys(codes, counts, rows)
+        values: dict[int, Any] = {
+            leaf: np.take(leaves[leaf], keys.codes(bit, bit))
+            for leaf in self.leaves
+            if (bit := self.nodes[leaf].columns) not in self.derived
+        }
+        elements = 0.0
+        made: set[int] = set()
+        for block in self.blocks:
+            for bit, node in self.derived.items():
+                if bit & block.columns and bit not in made:
+                    made.add(bit)
+                    elements += self._derive(bit, node, keys, values)
+            elements += self._run_block(block, keys, values)
+        belongs = np.ones(rows, dtype=bool)
+        for guard in self.guards:
+            broken = _broken(values[guard.node], guard.value)
+            if broken.any():
+                place = keys.rows_of(self.nodes[guard.node].columns)
+                belongs &= ~(broken if place is None else broken[place])
+        results = dict(self.constants)
+        for name, node in self.results.items():
+            place = keys.rows_of(self.nodes[node.node].columns)
+            results[name] = values[node.node] if place is None else np.take(values[node.node], place, axis=0)
+            elements += 0.0 if place is None else float(rows)
+        return results, belongs, elements
+
+    def _derive(self, bit: int, node: int, keys: Keys, values: dict[int, Any]) -> float:
+        """Make a column of the values of a node; return how many elements that took."""
+        distinct, codes = np.unique(values[node], return_inverse=True)
+        place = keys.rows_of(self.nodes[node].columns)
+        for leaf in self.leaves:
+            if self.nodes[leaf].columns == bit:
+                values[leaf] = distinct
+        codes = codes.ravel().astype(np.int32)
+        keys.add(bit, codes if place is None else np.take(codes, place), len(distinct))
+        return float(len(codes) + (0 if place is None else len(place)))
+
+    def _run_block(self, block: Block, keys: Keys, values: dict[int, Any]) -> float:
+        rows = keys.count(block.columns)
+        if not block.steps:
+            return 0.0
+        takes = [
+            (ref, self.nodes[ref].axis, keys.rows_of(self.nodes[ref].columns, block.columns)) for ref in block.takes
+        ]
+        own = [ref for ref in block.gives if self.nodes[ref].function is not None]
+        step = max(AT_ONCE // min(block.widest, 16), 256)
+        pieces: dict[int, list[Any]] = {ref: [] for ref in own}
+        inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns == block.columns]
+        for first in range(0, rows, step):
+            stop = min(first + step, rows)
+            at: dict[int, Any] = {}
+            for ref, axis, place in takes:
+                at[ref] = (
+                    values[ref][(slice(None),) * axis + (slice(first, stop),)]
+                    if place is None
+                    else np.take(values[ref], place[first:stop], axis=axis)
+                )
+            for leaf in inside:
+                at[leaf] = values[leaf][first:stop]
+            _worked(block.steps, at, stop - first)
+            for ref in own:
+                pieces[ref].append(at[ref])
+        for ref, parts in pieces.items():
+            values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
+        gathered = sum(-int(np.prod(self.nodes[ref].shape, dtype=np.int64)) for ref, _, place in takes if place is not None)
+        return rows * (block.width + gathered)
+
+
+def _worked(steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int) -> None:
+    """Work out operations one after the other."""
+    with np.errstate(all="ignore"):
+        for function, arguments, result, free in steps:
+            kind = type(arguments)
+            if kind is tuple:
+                first, second = arguments
+                at[result] = function(at[first], at[second])
+            elif kind is int:
+                at[result] = function(at[arguments])
+            else:
+                at[result] = arguments(function, at, rows)
+            for ref in free:
+                del at[ref]
+
+
+#: Functions that return a view of what they are given.
+_VIEWS: Final = frozenset({np.ndarray.reshape, np.ndarray.__getitem__, np.broadcast_to})
+
+
+def _prepared(node: Node) -> Any:
+    """Return the arguments of an operation: a slot, two slots, or what calls its function with what is in the slots."""
+    arguments, options = node.arguments, node.options
+    if not options and all(type(argument) is Ref for argument in arguments):
+        if len(arguments) == 1:
+            return arguments[0].node
+        if len(arguments) == 2:  # noqa: PLR2004
+            return arguments[0].node, arguments[1].node
+    if not options and len(arguments) == 2:  # noqa: PLR2004
+        first, second = arguments
+        if type(first) is Ref and isinstance(second, float | int | bool):
+            slot = first.node
+            return lambda function, at, _: function(at[slot], second)
+        if type(second) is Ref and isinstance(first, float | int | bool):
+            slot = second.node
+            return lambda function, at, _: function(first, at[slot])
+
+    def call(function: Callable[..., Any], at: dict[int, Any], rows: int) -> Any:
+        return function(*_filled(arguments, at, rows), **_filled(options, at, rows))
+
+    return call
+
+
+def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
+    kind = type(kept)
+    if kind is Ref:
+        return at[kept.node]
+    if kind is tuple or kind is list:
+        return kind(_filled(part, at, rows) for part in kept)
+    if kind is dict:
+        return {name: _filled(part, at, rows) for name, part in kept.items()}
+    if kind is Record:
+        return replace(kept.value, **{name: _filled(part, at, rows) for name, part in kept.changed.items()})
+    return rows if kept is LENGTH else kept
+
+
+def _refs(kept: Any) -> Iterator[int]:
+    kind = type(kept)
+    if kind is Ref:
+        yield kept.node
+    elif kind is tuple or kind is list:
+        for part in kept:
+            yield from _refs(part)
+    elif kind is dict:
+        for part in kept.values():
+            yield from _refs(part)
+    elif kind is Record:
+        for part in kept.changed.values():
+            yield from _refs(part)
+
+
+def _broken(values: Any, value: Any) -> NDArray[np.bool_]:
+    broken: NDArray[np.bool_] = np.asarray(values) != value
+    return broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
