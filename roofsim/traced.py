@@ -9,7 +9,7 @@ the samples must agree, the condition is noted with its outcome: a `Guard`. What
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -51,11 +51,16 @@ class TraceDiverged(Diverged):
         self.node = node
 
 
-@dataclass(frozen=True)
 class Ref:
     """The result of a node, where it is an argument of another."""
 
-    node: int
+    __slots__ = ("node",)
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+
+    def __repr__(self) -> str:
+        return f"Ref({self.node})"
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,11 @@ class _Length:
 
 
 LENGTH: Final = _Length()
+#: No options.
+_NOTHING: Final[dict[str, Any]] = {}
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One operation.
 
     Attributes
@@ -128,10 +134,13 @@ class Trace:
     def __init__(self, samples: int) -> None:
         self.samples = samples
         self.nodes: list[Node] = []
+        self.values: list[Any] = []
+        """What each node gave of the samples, as plain arrays."""
         self.guards: list[Guard] = []
         self.columns = 0
         self.derived: dict[int, int] = {}
         """Columns that were made of what was computed: bit -> node."""
+        self._single = (samples,)
         self._known: dict[Hashable, Any] = {}
         self._guarded: set[tuple[int, Any]] = set()
         self._kept: list[Any] = []
@@ -146,7 +155,7 @@ class Trace:
 
     def leaf(self, values: Any, column: int) -> TracedPoints:
         """Return numbers of the sample points that depend on a column."""
-        return self._made(Node(None, (), {}, column, (-1, *np.shape(values)[1:]), 0), values)
+        return self._made(Node(None, (), _NOTHING, column, (-1, *np.shape(values)[1:]), 0), np.asarray(values))
 
     # -- taking note ----------------------------------------------------------------------------------------------
 
@@ -159,11 +168,32 @@ class Trace:
         known = self._known.get(key)
         if known is not None:
             return known
-        with np.errstate(all="ignore"):
-            result = function(*plain, **{name: value[0] for name, value in named.items()})
+        result = function(*plain, **{name: value[0] for name, value in named.items()})
         made = self._noted(result, function, taken, {name: value[1] for name, value in named.items()}, read.columns)
         self._known[key] = made
         return made
+
+    def of_two(self, ufunc: Any, first: Any, second: Any) -> Any:
+        """Return what an operation gives of sample points and a number, or of two sample points, as `call` does."""
+        one = first.node if type(first) is TracedPoints else (first,)
+        other = second.node if type(second) is TracedPoints else (second,)
+        key = (ufunc, one, other)
+        known = self._known.get(key)
+        if known is None:
+            columns, values, nodes = 0, self.values, self.nodes
+            if type(one) is int:
+                plain, kept = values[one], Ref(one)
+                columns = nodes[one].columns
+            else:
+                plain = kept = first
+            if type(other) is int:
+                right, taken = values[other], Ref(other)
+                columns |= nodes[other].columns
+            else:
+                right = taken = second
+            known = self._noted(ufunc(plain, right), ufunc, (kept, taken), _NOTHING, columns)
+            self._known[key] = known
+        return known
 
     def _noted(
         self, result: Any, function: Callable[..., Any], taken: tuple[Any, ...], options: dict[str, Any], columns: int
@@ -171,11 +201,14 @@ class Trace:
         if isinstance(result, tuple):
             whole = len(self.nodes)
             self.nodes.append(Node(function, taken, options, columns, (), -1))
+            self.values.append(result)
             return tuple(
                 self._noted(part, _part_of, (Ref(whole), place), {}, columns) for place, part in enumerate(result)
             )
         if not isinstance(result, np.ndarray):
             raise UntracedError(f"{_named(function)} returns one {type(result).__name__} for all points")
+        if result.shape == self._single:
+            return self._made(Node(function, taken, options, columns, (-1,), 0), result)
         axes = [axis for axis, length in enumerate(result.shape) if length == self.samples]
         if len(axes) != 1:
             raise (AmbiguousError if axes else UntracedError)(
@@ -185,9 +218,10 @@ class Trace:
         return self._made(Node(function, taken, options, columns, shape, axes[0]), result)
 
     def _made(self, node: Node, values: Any) -> TracedPoints:
-        made = np.asarray(values).view(TracedPoints)
+        made = values.view(TracedPoints)
         made.trace, made.node = self, len(self.nodes)
         self.nodes.append(node)
+        self.values.append(values)
         return made
 
     def keyed(self, values: TracedPoints) -> TracedPoints:
@@ -276,12 +310,14 @@ class _Reader:
         if value.node < 0 or value.trace is not self.trace:
             raise UntracedError("sample points of which nothing was noted")
         self.columns |= self.trace.nodes[value.node].columns
-        return value.view(np.ndarray), Ref(value.node)
+        return self.trace.values[value.node], Ref(value.node)
 
     def key(self, kept: Any) -> Hashable:
         """Return what tells an argument from others."""
         if isinstance(kept, tuple | list):
             return (type(kept), *map(self.key, kept))
+        if type(kept) is Ref:
+            return kept.node
         if isinstance(kept, np.ndarray):
             return (kept.shape, kept.dtype.str, kept.tobytes())
         if isinstance(kept, slice):
@@ -316,13 +352,16 @@ class TracedPoints(Points):
         return self.trace
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "__call__" and not options and len(inputs) == 2:
+            first, second = inputs
+            kinds = type(first), type(second)
+            if kinds in _FAST and self.node >= 0:
+                same = _unchanged(ufunc, first, second)
+                return self.trace.of_two(ufunc, first, second) if same is None else same
         out, where = options.pop("out", None), options.pop("where", True)
         if (out is not None and any(each is not None for each in out)) or where is not True:
             raise UntracedError(f"{ufunc.__name__} into an array that is there")
         trace = _trace_of(inputs)
-        same = _unchanged(ufunc, inputs) if method == "__call__" else None
-        if same is not None:
-            return same
         options = {name: value for name, value in options.items() if name == "axis" or not _is_usual(value)}
         return trace.call(ufunc if method == "__call__" else getattr(ufunc, method), inputs, options)
 
@@ -381,6 +420,13 @@ class TracedPoints(Points):
         raise UntracedError("the values of sample points as a list")
 
 
+#: Kinds of two operands that need no reading.
+_FAST: Final = frozenset({(TracedPoints, TracedPoints), (TracedPoints, float), (float, TracedPoints)})
+#: The number that an operation leaves the other operand with, and operations in which it may be the first.
+_NEUTRAL: Final = {np.multiply: 1.0, np.true_divide: 1.0, np.add: 0.0, np.subtract: 0.0}
+_EITHER: Final = frozenset({np.multiply, np.add})
+
+
 def _trace_in(value: Any) -> Trace | None:
     """Return the trace of sample points in a value, in its parts or fields; None where there are none."""
     if isinstance(value, TracedPoints):
@@ -414,15 +460,15 @@ def _is_usual(value: Any) -> bool:
     return value is None or value is False or value is np._NoValue
 
 
-def _unchanged(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+def _unchanged(ufunc: Any, first: Any, second: Any) -> Any:
     """Return the operand that an operation leaves as it is; None where it changes it."""
-    if ufunc in (np.multiply, np.add, np.subtract, np.true_divide) and len(inputs) == 2:
-        first, second = inputs
-        neutral = 0.0 if ufunc in (np.add, np.subtract) else 1.0
-        if type(second) in (float, int) and second == neutral and first.dtype == np.float64:
-            return first
-        if ufunc in (np.multiply, np.add) and type(first) in (float, int) and first == neutral and second.dtype == np.float64:
-            return second
+    neutral = _NEUTRAL.get(ufunc)
+    if neutral is None:
+        return None
+    if type(second) is float:
+        return first if second == neutral and first.dtype == np.float64 else None
+    if type(first) is float and ufunc in _EITHER:
+        return second if first == neutral and second.dtype == np.float64 else None
     return None
 
 

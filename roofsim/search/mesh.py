@@ -330,8 +330,9 @@ class _Tracing:
         UntracedError
             Where code does something of which no note can be taken.
         """
-        evaluation = evaluate(self.resolver.run())
-        memory = memory_of(evaluation)
+        with np.errstate(all="ignore"):
+            evaluation = evaluate(self.resolver.run())
+            memory = memory_of(evaluation)
         figures = (evaluation.step.step, memory.device_total, memory.capacity)
         return self._program(dict(zip(FIGURES, map(_node, figures), strict=True)))
 
