@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
-from roofsim.traced import noted
+from roofsim.traced.points import noted
 
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array

@@ -101,11 +101,7 @@ def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryPro
     components = dict(profile.components)
     components["temporary"] = components["temporary"] + more
     with_decoder = replace(profile, peak=profile.peak + more, components=components)
-    return (
-        replace(with_decoder, peak_op=f"{name}, a convolution's workspace")
-        if surely(more > 0.0)
-        else with_decoder
-    )
+    return replace(with_decoder, peak_op=f"{name}, a convolution's workspace") if surely(more > 0.0) else with_decoder
 
 
 def communicators(resolved: Resolved) -> Real:

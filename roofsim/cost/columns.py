@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.points import Points, like
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -19,7 +19,7 @@ from roofsim.graph.alike import alike
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import is_scalar, minimum, where
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

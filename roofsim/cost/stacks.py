@@ -10,7 +10,7 @@ import numpy as np
 
 from roofsim.cost.columns import PLAIN, column
 from roofsim.records import dataclass, replace
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from roofsim.numeric import Real, is_scalar, maximum, where
 from roofsim.points import like
 from roofsim.records import dataclass, field
 from roofsim.symbols import Symbol
-from roofsim.traced import as_array, noted
+from roofsim.traced.points import as_array, noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from roofsim.memory.allocator import FREE, simulate
 from roofsim.memory.profile import Liveness
 from roofsim.numeric import Array, Real, is_scalar
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

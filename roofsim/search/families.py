@@ -8,6 +8,7 @@ each point. All others are *words*: each combination of them is a family of its 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +79,16 @@ class ScenarioFamily:
     numbers: dict[str, tuple[int, list[Any]]]
     tables: dict[str, tuple[int, ...]]
     scenarios: dict[tuple[str, int], tuple[Document, Scenario]] = field(default_factory=dict)
+
+    def form(self) -> tuple[Any, ...]:
+        """Return what its scenarios have in common, whatever the values of its columns."""
+        axes = [self.space.axes[place] for place, _ in self.numbers.values()]
+        axes += [self.space.axes[place] for places in self.tables.values() for place in places]
+        data = self.document.data
+        for axis in axes:
+            data = _without(data, axis.path)
+        columns = tuple(sorted(self.numbers)), tuple(sorted(axis.path for axis in axes))
+        return json.dumps(data, sort_keys=True, default=repr), self.document.source, columns
 
     def row(self, table: str, number: int) -> tuple[Document, Scenario]:
         """Return the scenario with one combination of the values of a table's axes.
@@ -196,6 +207,15 @@ def _numbers(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]
         for name, place in fields.items()
         if name is not None and name not in passed_over
     }
+
+
+def _without(data: Any, path: tuple[str, ...]) -> Any:
+    """Return a mapping without what stands at a path."""
+    if not isinstance(data, dict) or path[0] not in data:
+        return data
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    return data | {path[0]: _without(data[path[0]], path[1:])}
 
 
 def _read(axis: Axis, value: Any) -> Any:

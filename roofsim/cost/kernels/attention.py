@@ -20,7 +20,7 @@ from roofsim.numeric import divide, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants.attention_kernels import attention_kernel
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -23,7 +23,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for, measured_in
 from roofsim.graph.expansion import packed_weight
 from roofsim.numeric import where
 from roofsim.records import dataclass, replace
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -19,7 +19,7 @@ from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
 from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
-from roofsim.traced import noted
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

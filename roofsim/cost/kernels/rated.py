@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.cost.kernels.models.silicon import Silicon
 from roofsim.numeric import divide, maximum, minimum, real, where
 from roofsim.records import replace
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -20,14 +20,14 @@ from roofsim.graph.ops import Embedding, Normalization, Softmax
 from roofsim.numeric import divide
 from roofsim.records import replace
 from roofsim.spec.constants.kernel_models import shipped_models
-from roofsim.traced import noted
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
+    from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
-    from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.numeric import Array, Real
 
 #: Conditions of kernels on ordinary units that stream.

@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.numeric import real
 from roofsim.points import agreed
 from roofsim.spec.constants.kernel_models import Numbers, shipped_models
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -11,7 +11,7 @@ import numpy as np
 from roofsim.numeric import Real
 from roofsim.points import Points, agreed, points, together
 from roofsim.records import dataclass, replace
-from roofsim.traced import noted
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ import numpy as np
 from roofsim.numeric import exactly
 from roofsim.points import anywhere, everywhere, like
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, WeightPosition
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable

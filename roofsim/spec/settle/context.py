@@ -11,7 +11,7 @@ from roofsim.numeric import maximum
 from roofsim.points import like
 from roofsim.records import replace
 from roofsim.spec.rules.contexts import ANY, RING, RINGS, SEVERAL, form, obstacle
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.spec.rules.rule import Checks, ScenarioCase

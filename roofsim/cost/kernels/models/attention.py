@@ -10,7 +10,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 #: Query rows of one tile, in all common kernels.
 QUERY_TILE: Final = 128.0

@@ -23,7 +23,7 @@ from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_band
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 #: Pixels and output channels of a block: of implicit products, and of the products of Winograd points.
 TILES: Final = np.array([(128, 128), (128, 64), (128, 32), (32, 32)], float)

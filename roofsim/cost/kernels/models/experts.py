@@ -10,7 +10,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 #: Bytes per element of tokens on their way to experts and back.
 PERMUTE_BYTES: Final = 2.0

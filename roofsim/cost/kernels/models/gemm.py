@@ -14,7 +14,7 @@ import numpy as np
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
 from roofsim.records import dataclass, replace
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
 TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (64, 16)], float)

@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.physics import Physics

@@ -8,7 +8,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
-from roofsim.traced import as_array
+from roofsim.traced.points import as_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

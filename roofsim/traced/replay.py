@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.records import dataclass, field, replace
-from roofsim.traced import LENGTH, Record, Ref
+from roofsim.traced.notes import LENGTH, Record, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.traced import Guard, Node, Trace
+    from roofsim.traced.notes import Guard, Node
+    from roofsim.traced.trace import Trace
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
@@ -87,7 +88,9 @@ class Keys:
 
     def _made(self, columns: int, own: list[int]) -> _KeySet:
         """Find the combinations of columns, among those of the fewest rows that have these columns."""
-        source = min((each for bits, each in self._sets.items() if bits & columns == columns), key=lambda each: each.rows)
+        source = min(
+            (each for bits, each in self._sets.items() if bits & columns == columns), key=lambda each: each.rows
+        )
         numbers = self._number(columns, source)
         size = 1
         for bit in own:
@@ -166,13 +169,14 @@ class Replay:
     """
 
     def __init__(self, trace: Trace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
-        self.nodes = trace.nodes
+        self.nodes: Any = trace.nodes
         self.derived = dict(trace.derived)
         self.results = {name: node for name, node in results.items() if isinstance(node, Ref)}
         self.constants = {name: node for name, node in results.items() if not isinstance(node, Ref)}
         self.guards = list(guards)
         wanted = [node.node for node in self.results.values()] + [guard.node for guard in self.guards]
         needed = self._needed([*wanted])
+        self.nodes = {number: self.nodes[number] for number in needed}
         self.blocks = self._blocks(needed, set(wanted))
 
     def _needed(self, todo: list[int]) -> list[int]:
@@ -197,7 +201,9 @@ class Replay:
                 readers.setdefault(ref, set()).add(node.columns)
                 last[node.columns, ref] = number
         self.leaves = [number for number in needed if self.nodes[number].function is None]
-        sources = {node for bit, node in self.derived.items() if any(self.nodes[leaf].columns == bit for leaf in self.leaves)}
+        sources = {
+            node for bit, node in self.derived.items() if any(self.nodes[leaf].columns == bit for leaf in self.leaves)
+        }
         for number in needed:
             node = self.nodes[number]
             block = blocks.setdefault(node.columns, Block(node.columns))
@@ -253,7 +259,10 @@ class Replay:
         rows
             How many points there are.
         """
-        counts = {self.nodes[leaf].columns: len(values) for leaf, values in leaves.items()}
+        counts = {
+            bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
+        }
+        codes = {bit: code for bit, code in codes.items() if bit in counts}
         keys = Keys(codes, counts, rows)
         values: dict[int, Any] = {
             leaf: np.take(leaves[leaf], keys.codes(bit, bit))
@@ -319,11 +328,15 @@ class Replay:
                 pieces[ref].append(at[ref])
         for ref, parts in pieces.items():
             values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
-        gathered = sum(-int(np.prod(self.nodes[ref].shape, dtype=np.int64)) for ref, _, place in takes if place is not None)
+        gathered = sum(
+            -int(np.prod(self.nodes[ref].shape, dtype=np.int64)) for ref, _, place in takes if place is not None
+        )
         return rows * (block.width + gathered)
 
 
-def _worked(steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int) -> None:
+def _worked(
+    steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int
+) -> None:
     """Work out operations one after the other."""
     with np.errstate(all="ignore"):
         for function, arguments, result, free in steps:
@@ -349,9 +362,9 @@ def _prepared(node: Node) -> Any:
     if not options and all(type(argument) is Ref for argument in arguments):
         if len(arguments) == 1:
             return arguments[0].node
-        if len(arguments) == 2:  # noqa: PLR2004
+        if len(arguments) == 2:
             return arguments[0].node, arguments[1].node
-    if not options and len(arguments) == 2:  # noqa: PLR2004
+    if not options and len(arguments) == 2:
         first, second = arguments
         if type(first) is Ref and isinstance(second, float | int | bool):
             slot = first.node
