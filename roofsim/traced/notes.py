@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Numbers of sample points, tried in this order: no other axis of an array may have as many elements.
-SAMPLES: Final = (53, 59, 61, 67, 71)
+SAMPLES: Final = (61, 71, 83, 97, 113)
 #: Functions whose second argument, or keyword, is a shape.
 SHAPED: Final = frozenset({np.ndarray.reshape, np.reshape, np.broadcast_to})
 #: Words of an array's interface that say nothing of what is computed.

@@ -102,6 +102,19 @@ class TracedPoints(Points):
         raise UntracedError("the values of sample points as a list")
 
 
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np.ndarray, name)
+
+    def called(self: TracedPoints, *arguments: Any, **options: Any) -> Any:
+        return self._noting.call(function, (self, *arguments), options)
+
+    return called
+
+
+for _name in ("argmin", "argmax", "take", "repeat", "cumsum", "transpose", "squeeze", "clip", "round", "swapaxes"):
+    setattr(TracedPoints, _name, _method(_name))
+
+
 #: Kinds of two operands that need no reading.
 _FAST: Final = frozenset({(TracedPoints, TracedPoints), (TracedPoints, float), (float, TracedPoints)})
 #: The number that an operation leaves the other operand with, and operations in which it may be the first.

@@ -23,7 +23,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
-from roofsim.traced.points import as_array
+from roofsim.traced.points import as_array, noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,12 +135,19 @@ def _limits(
     shape = ConvolutionShape(
         **dict(zip(names, sizes, strict=True)), matrix=as_array(float(matrix)), planned=np.zeros(())
     )
-    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
-    compute, memory, spared = (as_array(each) for each in (limits.compute, limits.memory, limits.spared))
+    compute, memory, spared = _bounds(shape, chip, constants, products, winograd)
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
     return compute, memory, spared, float(real(constants.sharpness))
+
+
+@noted
+def _bounds(
+    shape: ConvolutionShape, chip: Silicon, constants: ConvolutionConstants, products: Tiling | None, winograd: bool
+) -> tuple[Array, Array, Array]:
+    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
+    return np.asarray(limits.compute), np.asarray(limits.memory), np.asarray(limits.spared)
 
 
 def _constants(
