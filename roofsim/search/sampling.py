@@ -36,8 +36,6 @@ C = TypeVar("C")
 FIGURES: Final = ("step_time", "memory.peak", "memory.capacity")
 #: What code raises that is written for one number, and is given several.
 NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
-#: Points that are resolved to find possible ones among them.
-_LOOKED: Final = 1024
 
 
 class TraceChecks(PointChecks):

@@ -128,8 +128,6 @@ def trace_in(value: Any) -> Notes | None:
         return value._noting
     if isinstance(value, tuple | list):
         parts = value
-    elif isinstance(value, np.ndarray):
-        return value.base._noting if isinstance(value.base, TracedPoints) else None
     elif is_dataclass(type(value)):
         parts = tuple(getattr(value, field.name) for field in fields(value) if field.init)
     else:
@@ -145,8 +143,6 @@ def _trace_of(inputs: Any) -> Notes:
             for part in one:
                 if isinstance(part, TracedPoints):
                     return part._noting
-        if isinstance(one, np.ndarray) and isinstance(one.base, TracedPoints):
-            return one.base._noting
     raise UntracedError("no sample points")
 
 

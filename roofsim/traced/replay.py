@@ -47,14 +47,13 @@ class Keys:
         self._counts = dict(counts)
         whole = sum(codes)
         self._sets: dict[int, _KeySet] = {whole: _KeySet(dict(codes), rows)}
-        self._whole = whole
+        self._whole = self._given = whole
         self._between: dict[tuple[int, int], NDArray[Any] | None] = {}
 
     def add(self, column: int, codes: NDArray[Any], count: int) -> None:
         """Add a column of all points."""
         whole = self._sets[self._whole]
         whole.codes[column], self._counts[column] = codes, count
-        del self._sets[self._whole]
         self._whole |= column
         self._sets[self._whole] = whole
 
@@ -79,18 +78,17 @@ class Keys:
         return self._between[key]
 
     def _set(self, columns: int) -> _KeySet:
-        if columns == self._whole or columns not in self._sets:
-            own = [bit for bit in self._counts if bit & columns]
-            if len(own) == len(self._counts):
-                return self._sets[self._whole]
-            self._sets[columns] = self._made(columns, own)
+        if columns not in self._sets:
+            # Columns that others add say nothing new of a point.
+            whole = columns & self._given == self._given
+            self._sets[columns] = self._sets[self._whole] if whole else self._made(columns)
         return self._sets[columns]
 
-    def _made(self, columns: int, own: list[int]) -> _KeySet:
+    def _made(self, columns: int) -> _KeySet:
         """Find the combinations of columns, among those of the fewest rows that have these columns."""
-        source = min(
-            (each for bits, each in self._sets.items() if bits & columns == columns), key=lambda each: each.rows
-        )
+        own = [bit for bit in self._counts if bit & columns]
+        able = (each for each in self._sets.values() if all(bit in each.codes for bit in own))
+        source = min(able, key=lambda each: each.rows)
         numbers = self._number(columns, source)
         size = 1
         for bit in own:

@@ -194,14 +194,11 @@ class _Reader:
         read = [self.one(value) for value in values]
         return tuple(value for value, _ in read), tuple(kept for _, kept in read)
 
-    def one(self, value: Any) -> tuple[Any, Any]:  # noqa: PLR0911 - one kind of argument after another
+    def one(self, value: Any) -> tuple[Any, Any]:
         """Return one argument as a plain value, and as what is kept of it."""
         if isinstance(value, TracedPoints):
             return self._traced(value)
         if isinstance(value, np.ndarray):
-            base = value.base
-            if isinstance(base, TracedPoints) and base.shape == value.shape and base.strides == value.strides:
-                return self._traced(base)
             if self.trace.is_varied(value):
                 raise UntracedError(f"a plain array of shape {value.shape} beside sample points")
             return value, self.trace.constant(value)
