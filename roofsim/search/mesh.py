@@ -195,14 +195,16 @@ def evaluate_layouts(
     MeshAnswer
         Of each layout the seconds of a step, the bytes of its memory's peak and of the card, or which rule it breaks.
     """
-    axes, numbers, at = [], {}, []
+    axes: list[Axis] = []
+    numbers: dict[str, tuple[int, list[Any]]] = {}
+    at: list[NDArray[np.int64]] = []
     for name, given in columns.items():
         section = "parallel" if name in DEGREES else "workload" if name in SIZES else "hardware"
         distinct, index = np.unique(np.asarray(given), return_inverse=True)
         values = [int(value) if value == int(value) else value for value in distinct.tolist()]
         numbers[name] = len(axes), values
         axes.append(Axis(f"{section}.{name}", (section, name), tuple(values)))
-        at.append(index.ravel().astype(np.int32))
+        at.append(index.ravel().astype(np.int64))
     for axis in axes:
         document = axis.put(document, axis.values[0])
     family = ScenarioFamily(document, AxisGrid(tuple(axes)), numbers, {})

@@ -107,8 +107,8 @@ class _Sweep:
     def add(self, rows: Rows) -> None:
         """Work out points by a trace, or resolve them and put those of one structure side by side."""
         traceable = self.wanted is not None and TRACED.issuperset(self.wanted) and TOGETHER
-        fine = np.flatnonzero(rows.readable()) if traceable else ()
-        if len(fine) < REPLAYED_FROM:
+        fine = np.flatnonzero(rows.readable() & traceable)
+        if not traceable or len(fine) < REPLAYED_FROM:
             self._add_resolved(rows)
             return
         part = rows.part(fine)
@@ -254,7 +254,7 @@ class _Sweep:
     def table(self) -> SweepTable:
         """Return all that was found out."""
         codes = self.refusals.codes(self.space.size).reshape(self.space.shape)
-        feasible = np.equal(codes, None).astype(bool)
+        feasible = np.array(codes == np.array(None), dtype=bool)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class TracedPoints(Points):
     """Numbers of sample points; what is computed of them is noted."""
 
-    trace: Notes
+    notes: Notes
     node: int
     sampled: ClassVar[bool] = True
 
@@ -31,7 +31,7 @@ class TracedPoints(Points):
     def _noting(self) -> Notes:
         if self.node < 0:
             raise UntracedError("sample points of which nothing was noted")
-        return self.trace
+        return self.notes
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "__call__" and not options and len(inputs) == 2:
@@ -39,7 +39,7 @@ class TracedPoints(Points):
             kinds = type(first), type(second)
             if kinds in _FAST and self.node >= 0:
                 same = _unchanged(ufunc, first, second)
-                return self.trace.of_two(ufunc, first, second) if same is None else same
+                return self.notes.of_two(ufunc, first, second) if same is None else same
         out, where = options.pop("out", None), options.pop("where", True)
         if (out is not None and any(each is not None for each in out)) or where is not True:
             raise UntracedError(f"{ufunc.__name__} into an array that is there")
@@ -81,7 +81,7 @@ class TracedPoints(Points):
         """Return it as numbers of another type."""
         return self if self.dtype == dtype else self._noting.call(np.ndarray.astype, (self, dtype), {})
 
-    def view(self, *kind: Any) -> Any:
+    def view(self, *kind: Any) -> Any:  # type: ignore[override]
         """Return it as it is, where nothing but the class of the array changes to `Points`."""
         return self if kind == (Points,) else super().view(*kind)
 

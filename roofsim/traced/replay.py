@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.records import dataclass, field, replace
+from roofsim.traced.keys import Keys
 from roofsim.traced.notes import LENGTH, Record, Ref
 
 if TYPE_CHECKING:
@@ -25,110 +26,6 @@ if TYPE_CHECKING:
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
-#: Combinations of columns up to which their rows are found by a table of all of them, for each row that is looked at.
-_DENSE: Final = 8
-
-
-class Keys:
-    """The combinations of columns that some points have.
-
-    Parameters
-    ----------
-    codes
-        Bit of a column -> which of its values each point has.
-    counts
-        Bit of a column -> how many values it has.
-    rows
-        How many points there are.
-    """
-
-    def __init__(self, codes: Mapping[int, NDArray[Any]], counts: Mapping[int, int], rows: int) -> None:
-        self.rows = rows
-        self._counts = dict(counts)
-        whole = sum(codes)
-        self._sets: dict[int, _KeySet] = {whole: _KeySet(dict(codes), rows)}
-        self._whole = self._given = whole
-        self._between: dict[tuple[int, int], NDArray[Any] | None] = {}
-
-    def add(self, column: int, codes: NDArray[Any], count: int) -> None:
-        """Add a column of all points."""
-        whole = self._sets[self._whole]
-        whole.codes[column], self._counts[column] = codes, count
-        self._whole |= column
-        self._sets[self._whole] = whole
-
-    def count(self, columns: int) -> int:
-        """Return how many combinations of some columns there are."""
-        return self._set(columns).rows
-
-    def codes(self, columns: int, column: int) -> NDArray[Any]:
-        """Return which value of one of them each combination of some columns has."""
-        return self._set(columns).codes[column]
-
-    def rows_of(self, fewer: int, columns: int | None = None) -> NDArray[Any] | None:
-        """Return the row of each combination of `columns` (of each point) among those of fewer; None where they are the same."""
-        own = self._set(fewer)
-        if columns is None:
-            columns = self._whole
-        key = fewer, columns
-        if key not in self._between:
-            other = self._set(columns)
-            same = own is other
-            self._between[key] = None if same else own.place(self._number(fewer, other), other.rows)
-        return self._between[key]
-
-    def _set(self, columns: int) -> _KeySet:
-        if columns not in self._sets:
-            # Columns that others add say nothing new of a point.
-            whole = columns & self._given == self._given
-            self._sets[columns] = self._sets[self._whole] if whole else self._made(columns)
-        return self._sets[columns]
-
-    def _made(self, columns: int) -> _KeySet:
-        """Find the combinations of columns, among those of the fewest rows that have these columns."""
-        own = [bit for bit in self._counts if bit & columns]
-        able = (each for each in self._sets.values() if all(bit in each.codes for bit in own))
-        source = min(able, key=lambda each: each.rows)
-        numbers = self._number(columns, source)
-        size = 1
-        for bit in own:
-            size *= self._counts[bit]
-        if size <= max(_DENSE * source.rows, AT_ONCE):
-            there = np.zeros(size, dtype=bool)
-            there[numbers] = True
-            first = np.flatnonzero(there)
-            table: NDArray[Any] = np.cumsum(there, dtype=np.int32) - np.int32(1)
-        else:
-            first, table = np.unique(numbers), np.empty(0, dtype=np.int32)
-        codes = {}
-        left = first
-        for bit in reversed(own):
-            left, codes[bit] = np.divmod(left, self._counts[bit])
-        return _KeySet(codes, len(first), first, table)
-
-    def _number(self, columns: int, source: _KeySet) -> NDArray[Any]:
-        """Return one number for each combination of some columns, of each row of a set."""
-        numbers: Any = np.zeros(source.rows, dtype=np.int64)
-        for bit, count in self._counts.items():
-            if bit & columns:
-                numbers = numbers * count + source.codes[bit] if count > 1 else numbers
-        return numbers  # type: ignore[no-any-return]
-
-
-@dataclass
-class _KeySet:
-    """The combinations of some columns: the codes of each, and what finds the row of a combination by its number."""
-
-    codes: dict[int, NDArray[Any]]
-    rows: int
-    numbers: NDArray[Any] | None = None
-    table: NDArray[Any] | None = None
-
-    def place(self, numbers: NDArray[Any], rows: int) -> NDArray[Any]:
-        """Return the rows of combinations."""
-        if self.table is None or self.numbers is None:
-            return np.arange(rows)
-        return np.take(self.table, numbers) if len(self.table) else np.searchsorted(self.numbers, numbers)
 
 
 @dataclass
@@ -282,9 +179,9 @@ class Replay:
                 place = keys.rows_of(self.nodes[guard.node].columns)
                 belongs &= ~(broken if place is None else broken[place])
         results = dict(self.constants)
-        for name, node in self.results.items():
-            place = keys.rows_of(self.nodes[node.node].columns)
-            results[name] = values[node.node] if place is None else np.take(values[node.node], place, axis=0)
+        for name, ref in self.results.items():
+            place = keys.rows_of(self.nodes[ref.node].columns)
+            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=0)
             elements += 0.0 if place is None else float(rows)
         return results, belongs, elements
 
@@ -406,5 +303,6 @@ def _refs(kept: Any) -> Iterator[int]:
 
 
 def _broken(values: Any, value: Any) -> NDArray[np.bool_]:
-    broken: NDArray[np.bool_] = np.asarray(values) != value
-    return broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
+    broken = np.asarray(values) != value
+    each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
+    return each

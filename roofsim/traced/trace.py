@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -129,8 +129,8 @@ class Trace:
         return self._made(Node(function, taken, options, columns, shape, axes[0]), result)
 
     def _made(self, node: Node, values: Any) -> TracedPoints:
-        made = values.view(TracedPoints)
-        made.trace, made.node = self, len(self.nodes)
+        made: TracedPoints = values.view(TracedPoints)
+        made.notes, made.node = self, len(self.nodes)
         self.nodes.append(node)
         self.values.append(values)
         return made
@@ -144,7 +144,7 @@ class Trace:
             column = self.column()
             self.derived[column] = values.node
             known = self._known["keyed", values.node] = self.leaf(np.asarray(values), column)
-        return known  # type: ignore[no-any-return]
+        return cast("TracedPoints", known)
 
     def settled(self, values: TracedPoints) -> Any:
         """Return the value that all points have; points of another one do not belong to the trace.
@@ -215,7 +215,7 @@ class _Reader:
         return value, value.item() if isinstance(value, np.generic) else value
 
     def _traced(self, value: TracedPoints) -> tuple[Any, Any]:
-        if value.node < 0 or value.trace is not self.trace:
+        if value.node < 0 or value.notes is not self.trace:
             raise UntracedError("sample points of which nothing was noted")
         self.columns |= self.trace.nodes[value.node].columns
         return self.trace.values[value.node], Ref(value.node)
@@ -240,4 +240,4 @@ class _Reader:
 
 
 def _named(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
+    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function)))

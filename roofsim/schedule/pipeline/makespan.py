@@ -43,7 +43,8 @@ def makespan(
         return closed_form(schedule, stages, micro_batches, virtual, latency)
     if any(getattr(number, "sampled", False) for number in (*numbers, micro_batches, virtual)):
         forward, backward = (tuple(getattr(one, way) for one in stages) for way in ("forward", "backward"))
-        return _of_each(schedule, forward, backward, tuple(numbers), micro_batches, virtual, latency)
+        each: Real = _of_each(schedule, forward, backward, tuple(numbers), micro_batches, virtual, latency)
+        return each
     count, times = whole(micro_batches), whole(virtual)
     work = min(count * sum(map(whole, numbers)) * times, MOST_WORK)
     shape = np.broadcast_shapes(np.shape(latency), *(np.shape(one.both) for one in stages))
