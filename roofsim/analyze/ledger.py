@@ -31,11 +31,18 @@ def memory_of(evaluation: Unpriced) -> Memory:
     stages = evaluation.program.stages
     graph = stages[0].graph
     fullest = _of_ranks(stages[0], evaluation.profiles[0])
+    left_behind: Real | None = None
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         later = _of_ranks(stage, other)
         fuller: Any = later.peak >= fullest.peak
-        graph = stage.graph if everywhere(fuller) else graph
+        if getattr(fuller, "sampled", False) and not _asks_for_graph(evaluation):
+            before = graph.once("stranded", stranded) if left_behind is None else left_behind
+            left_behind = where(fuller, stage.graph.once("stranded", stranded), before)
+        else:
+            graph = stage.graph if everywhere(fuller) else graph
         fullest = _fuller(fullest, later, fuller)
+    if left_behind is None:
+        left_behind = graph.once("stranded", stranded)
     fullest = _or_loading(fullest, loading(evaluation, graph))
     decoder = _decoder(evaluation)
     if decoder is not None:
@@ -47,7 +54,7 @@ def memory_of(evaluation: Unpriced) -> Memory:
     components["temporary"] = components["temporary"] + _workspace(evaluation)
     own = resolved.engine.memory.reserved_overhead
     overhead = resolved.constants.physics["reserved_overhead"] if own is None else own
-    components["fragmentation"] = transient * overhead + _unusable(evaluation, fullest, graph)
+    components["fragmentation"] = transient * overhead + _unusable(evaluation, fullest, graph, left_behind)
     allocated = fullest.peak + _workspace(evaluation)
     if decoder is not None:
         room = evaluation.device.capacity - components["context"] - allocated - components["fragmentation"]
@@ -55,13 +62,10 @@ def memory_of(evaluation: Unpriced) -> Memory:
         left = minimum(decoder.reserved + components["parameters"] - allocated - components["fragmentation"], room)
         components["fragmentation"] = components["fragmentation"] + maximum(left, 0.0)
     reserved = allocated + components["fragmentation"]
-    total: Real = 0.0
-    for amount in components.values():
-        total = total + amount
     memory = Memory(
         allocated_peak=allocated,
         reserved=reserved,
-        device_total=total,
+        device_total=reserved + components["context"] + communicators(resolved),
         saved_activations=fullest.saved_activations,
         capacity=evaluation.device.capacity,
         components=components,
@@ -127,10 +131,19 @@ def _workspace(evaluation: Unpriced) -> Real:
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 
 
-def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph) -> Real:
-    """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
+def _asks_for_graph(evaluation: Unpriced) -> bool:
+    """Tell whether more of the fullest stage's graph counts than what its loss leaves behind."""
+    memory = evaluation.resolved.engine.memory
+    return memory.communication_pools or memory.merged_weights == "beside_parts"
+
+
+def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph, left_behind: Real) -> Real:
+    """Return the bytes of freed blocks that what comes next cannot use, beside the usual share.
+
+    `left_behind` are those of the loss.
+    """
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
-    unusable = maximum(profile.loss_peak + graph.once("stranded", stranded) - profile.peak, 0.0)
+    unusable = maximum(profile.loss_peak + left_behind - profile.peak, 0.0)
     if evaluation.resolved.engine.memory.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
         unusable = unusable + graph.once("apart", apart)
     return unusable
@@ -154,6 +167,7 @@ def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryPr
         peak=where(fuller, later.peak, first.peak),
         components={name: where(fuller, later.components[name], amount) for name, amount in first.components.items()},
         saved_activations=where(fuller, later.saved_activations, first.saved_activations),
+        loss_peak=where(fuller, later.loss_peak, first.loss_peak),
     )
 
 

@@ -29,7 +29,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
         phase: parts | {"activations": parts["activations"] + waiting} if phase in BESIDE else parts
         for phase, parts in profile.phase_live.items()
     }
-    peaks = {phase: _total(parts) for phase, parts in live.items()}
+    peaks = {phase: peak + waiting if phase in BESIDE else peak for phase, peak in profile.phase_peaks.items()}
     peak, components, fullest = _largest(peaks, live)
     curve = [
         (
@@ -55,13 +55,6 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
 def waiting_bytes(profile: MemoryProfile, held: Real) -> Real:
     """Return the bytes of the micro batches that wait for their backward pass: what the forward pass of each saved."""
     return (maximum(held, 1.0) - 1.0) * (profile.forward_end["activations"] - profile.weight_copies)
-
-
-def _total(parts: dict[str, Real]) -> Real:
-    total: Real = 0.0
-    for amount in parts.values():
-        total = total + amount
-    return total
 
 
 def _largest(peaks: dict[str, Real], live: dict[str, dict[str, Real]]) -> tuple[Real, dict[str, Real], str]:

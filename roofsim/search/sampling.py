@@ -130,8 +130,8 @@ class Program:
         Degree of parallelism -> whether it exceeds 1.
     rules
         Codes of the rules whose conditions it has, in the order in which they are held.
-    refuses, figures
-        Conditions of the rules, and the figures of points that break none.
+    refuses, guards, figures
+        Conditions of the rules, of points that break none what they must decide alike, and the figures.
     """
 
     bits: dict[str, int]
@@ -141,6 +141,7 @@ class Program:
     split: dict[str, bool]
     rules: tuple[str, ...]
     refuses: Replay
+    guards: Replay
     figures: Replay
 
     def answered(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any], float]:
@@ -161,11 +162,15 @@ class Program:
             return first, fine, {}, elements
         if len(fine) < len(rows):
             codes = {bit: np.take(code, fine) for bit, code in codes.items()}
-        results, belongs, more = self.figures.run(leaves, codes, len(fine))
+        _, belongs, more = self.guards.run(leaves, codes, len(fine))
+        elements += more
         if not belongs.all():
             first[fine[~belongs]] = -2
+            codes = {bit: code[belongs] for bit, code in codes.items()}
             fine = fine[belongs]
-            results = {name: np.broadcast_to(value, belongs.shape)[belongs] for name, value in results.items()}
+        if not len(fine):
+            return first, fine, {}, elements
+        results, _, more = self.figures.run(leaves, codes, len(fine))
         return first, fine, results, elements + more
 
     def own(self, rows: Rows) -> NDArray[np.bool_]:
@@ -241,7 +246,8 @@ class Tracing:
             split={name: bool(value > 1.0) for name, value in numbers.items() if name in DEGREES},
             rules=tuple(code for code, _ in conditions),
             refuses=Replay(self.trace, codes, guards=last[: self.resolver.decided]),
-            figures=Replay(self.trace, figures, guards=last[self.resolver.decided :]),
+            guards=Replay(self.trace, {}, guards=last[self.resolver.decided :]),
+            figures=Replay(self.trace, figures, guards=()),
         )
 
     def parted(self, node: int) -> list[NDArray[Any]]:
