@@ -1,7 +1,7 @@
 """Evaluate layouts by the million: trace what becomes of a few sample points, and replay it for all others.
 
 The points of a family (scenarios with the same words) differ in columns of numbers. `FamilyMesh` has a few sample points of them
-resolved, built and priced as `TracedPoints`, and keeps that as a `Program`: which rules a point breaks, what its step takes, how
+resolved, built and priced as `TracedPoints`, and keeps that as a `TracedProgram`: which rules a point breaks, what its step takes, how
 much memory. Points whose numbers decide otherwise than the samples' (`degree > 1`) are parted from them and traced on their own.
 """
 
@@ -18,7 +18,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import Axis, AxisGrid
 from roofsim.search.families import Rows, ScenarioFamily
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
-from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, Program, Tracing, floats
+from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, TracedProgram, Tracing, floats
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.point import DEGREES, SIZES
 from roofsim.traced.notes import SAMPLES, AmbiguousError, TraceDiverged, UntracedError
@@ -83,7 +83,7 @@ class FamilyMesh:
 
     def __init__(self, importer: Importer | None, shared: Shared) -> None:
         self.importer, self.shared = importer, shared
-        self.programs: list[Program] = []
+        self.programs: list[TracedProgram] = []
 
     def evaluate(self, rows: Rows) -> MeshAnswer:
         """Return the figures of points of the family."""
@@ -96,7 +96,7 @@ class FamilyMesh:
             todo += self._traced(rows, todo.pop(), answer)
         return answer
 
-    def _replayed(self, program: Program, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
+    def _replayed(self, program: TracedProgram, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
         """Put the figures of the points that belong to a program; return the others."""
         own = program.own(rows.part(chosen))
         inside = chosen[own]

@@ -115,7 +115,7 @@ def floats(values: Sequence[Any]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Program:
+class TracedProgram:
     """What was traced of points that decide alike.
 
     Attributes
@@ -218,7 +218,7 @@ class Tracing:
         self.trace = Trace(number)
         self.resolver = SampledRows(rows, samples, self.trace, importer, shared)
 
-    def program(self) -> Program:
+    def program(self) -> TracedProgram:
         """Resolve, build and price the samples.
 
         Raises
@@ -234,11 +234,11 @@ class Tracing:
         figures = (evaluation.step.step, memory.device_total, memory.capacity)
         return self._program(dict(zip(FIGURES, map(_node, figures), strict=True)))
 
-    def _program(self, figures: dict[str, Any]) -> Program:
+    def _program(self, figures: dict[str, Any]) -> TracedProgram:
         rows, conditions = self.rows, self.resolver.checks.conditions
         numbers = {name: floats(values)[index[0]] for name, (index, values) in rows.numbers().items()}
         codes, last = {str(place): _node(broken) for place, (_, broken) in enumerate(conditions)}, self.trace.guards
-        return Program(
+        return TracedProgram(
             bits=self.resolver.bits,
             leaves=self.resolver.leaves,
             tables={name: tuple(rows.table_values(name)) for name in rows.family.tables},

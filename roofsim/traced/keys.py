@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,13 @@ class Keys:
         whole.codes[column], self._counts[column] = codes, count
         self._whole |= column
         self._sets[self._whole] = whole
+
+    def prepare(self, columns: Iterable[int]) -> None:
+        """Find the combinations of several sets of columns, the larger sets first: the smaller are found among theirs."""
+        known = sum(self._counts)
+        for each in sorted(columns, key=lambda bits: -bits.bit_count()):
+            if each & known == each:
+                self._set(each)
 
     def count(self, columns: int) -> int:
         """Return how many combinations of some columns there are."""
@@ -98,10 +106,14 @@ class Keys:
 
     def _number(self, columns: int, source: _KeySet) -> NDArray[Any]:
         """Return one number for each combination of some columns, of each row of a set."""
-        numbers: Any = np.zeros(source.rows, dtype=np.int64)
-        for bit, count in self._counts.items():
-            if bit & columns:
-                numbers = numbers * count + source.codes[bit] if count > 1 else numbers
+        own = [bit for bit in self._counts if bit & columns and self._counts[bit] > 1]
+        size = math.prod(self._counts[bit] for bit in own)
+        kind = np.int32 if size < np.iinfo(np.int32).max else np.int64
+        numbers: Any = np.zeros(source.rows, dtype=kind)
+        for place, bit in enumerate(own):
+            if place:
+                numbers *= kind(self._counts[bit])
+            numbers += source.codes[bit].astype(kind, copy=False)
         return numbers  # type: ignore[no-any-return]
 
 

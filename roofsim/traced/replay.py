@@ -8,6 +8,7 @@ the last operations of a step are worked out for every point, some thousand rows
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
+#: Share of the points from which on a block's rows are worked out for each point.
+_LARGE: Final = 0.6
 
 
 @dataclass
@@ -72,7 +75,29 @@ class Replay:
         wanted = [node.node for node in self.results.values()] + [guard.node for guard in self.guards]
         needed = self._needed([*wanted])
         self.nodes = {number: self.nodes[number] for number in needed}
+        self.leaves = [number for number in needed if self.nodes[number].function is None]
+        here = {self.nodes[leaf].columns for leaf in self.leaves}
+        self.derived = {bit: node for bit, node in self.derived.items() if bit in here}
         self.blocks = self._blocks(needed, set(wanted))
+        self.joined: Replay | None = None
+        """The same with blocks that have about as many rows as there are points joined to one, once that is known."""
+
+    def _joined(self, keys: Keys, rows: int) -> Replay:
+        """Join the blocks that have nearly as many rows as there are points: their results need not be looked up."""
+        large = {block.columns for block in self.blocks if keys.count(block.columns) > _LARGE * rows}
+        held = set(self._needed(list(self.derived.values())))
+        whole = 0
+        for block in self.blocks:
+            whole |= block.columns
+        joined = copy(self)
+        joined.nodes = {
+            number: node._replace(columns=whole) if node.columns in large and number not in held else node
+            for number, node in self.nodes.items()
+        }
+        wanted = {ref.node for ref in self.results.values()} | {guard.node for guard in self.guards}
+        joined.blocks = joined._blocks(sorted(joined.nodes), wanted)
+        joined.joined = joined
+        return joined
 
     def _needed(self, todo: list[int]) -> list[int]:
         needed: set[int] = set()
@@ -95,10 +120,7 @@ class Replay:
             for ref in (*_refs(node.arguments), *_refs(node.options)):
                 readers.setdefault(ref, set()).add(node.columns)
                 last[node.columns, ref] = number
-        self.leaves = [number for number in needed if self.nodes[number].function is None]
-        sources = {
-            node for bit, node in self.derived.items() if any(self.nodes[leaf].columns == bit for leaf in self.leaves)
-        }
+        sources = set(self.derived.values())
         for number in needed:
             node = self.nodes[number]
             block = blocks.setdefault(node.columns, Block(node.columns))
@@ -132,7 +154,7 @@ class Replay:
             for ref in blocks[columns].takes:
                 visit(self.nodes[ref].columns)
             for bit, node in self.derived.items():
-                if bit & columns and any(self.nodes[leaf].columns == bit for leaf in self.leaves):
+                if bit & columns:
                     visit(self.nodes[node].columns)
             order.append(blocks[columns])
 
@@ -154,6 +176,8 @@ class Replay:
         rows
             How many points there are.
         """
+        if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
+            return self.joined.run(leaves, codes, rows)
         counts = {
             bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
         }
@@ -166,11 +190,14 @@ class Replay:
         }
         elements = 0.0
         made: set[int] = set()
+        sets = [block.columns for block in self.blocks]
+        keys.prepare(sets)
         for block in self.blocks:
             for bit, node in self.derived.items():
                 if bit & block.columns and bit not in made:
                     made.add(bit)
                     elements += self._derive(bit, node, keys, values)
+                    keys.prepare(sets)
             elements += self._run_block(block, keys, values)
         belongs = np.ones(rows, dtype=bool)
         for guard in self.guards:
@@ -178,6 +205,8 @@ class Replay:
             if broken.any():
                 place = keys.rows_of(self.nodes[guard.node].columns)
                 belongs &= ~(broken if place is None else broken[place])
+        if self.joined is None and rows >= AT_ONCE:
+            self.joined = self._joined(keys, rows)
         results = dict(self.constants)
         for name, ref in self.results.items():
             place = keys.rows_of(self.nodes[ref.node].columns)

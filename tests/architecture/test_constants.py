@@ -153,7 +153,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "traced/notes.py": {"SAMPLES"},
     "traced/points.py": {"_NEUTRAL"},
     "traced/keys.py": {"_DENSE", "_FEW"},
-    "traced/replay.py": {"AT_ONCE"},
+    "traced/replay.py": {"AT_ONCE", "_LARGE"},
     "serve/answer.py": {"_GUESSES"},
     "serve/bounds.py": {"_ROWS"},
     "serve/closed_loop.py": {
