@@ -5,10 +5,11 @@ import pytest
 
 from roofsim.numeric import divide, largest_of, maximum, smooth_maximum, where
 from roofsim.points import points
-from roofsim.traced.notes import SAMPLES, Ref, TraceDiverged, UntracedError
+from roofsim.symbols import UntracedError
+from roofsim.traced.notes import SAMPLES, Ref, TraceDiverged
 from roofsim.traced.points import as_array, keyed
 from roofsim.traced.replay import Replay
-from roofsim.traced.trace import Trace
+from roofsim.traced.trace import SampleTrace
 
 NUMBERS = np.random.default_rng(0).integers(1, 64, (3, 500)).astype(float)
 
@@ -24,8 +25,8 @@ def program(a, b, c):
 
 
 def traced(of, numbers, samples=SAMPLES[0]):
-    """Trace a function of the first numbers, and return what replays it."""
-    trace = Trace(samples)
+    """SampleTrace a function of the first numbers, and return what replays it."""
+    trace = SampleTrace(samples)
     columns = [trace.column() for _ in numbers]
     leaves = [trace.leaf(row[:samples].copy(), column) for row, column in zip(numbers, columns, strict=True)]
     result = of(*leaves)

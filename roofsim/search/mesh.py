@@ -1,8 +1,8 @@
 """Evaluate layouts by the million: trace what becomes of a few sample points, and replay it for all others.
 
 The points of a family (scenarios with the same words) differ in columns of numbers. `FamilyMesh` has a few sample points of them
-resolved, built and priced as `TracedPoints`, and keeps that as a `TracedProgram`: which rules a point breaks, what its step takes, how
-much memory. Points whose numbers decide otherwise than the samples' (`degree > 1`) are parted from them and traced on their own.
+resolved, built and priced as `TracedPoints`, and keeps that as a `TracedProgram`: which rules a point breaks, what its step takes,
+how much memory. Points whose numbers decide otherwise than the samples' (`degree > 1`) are parted from them and traced on their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
 from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, TracedProgram, Tracing, floats
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.point import DEGREES, SIZES
-from roofsim.traced.notes import SAMPLES, AmbiguousError, TraceDiverged, UntracedError
+from roofsim.symbols import UntracedError
+from roofsim.traced.notes import SAMPLES, AmbiguousError, TraceDiverged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +112,7 @@ class FamilyMesh:
         return np.concatenate([chosen[~own], inside[first == -2]])
 
     def _traced(self, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> list[NDArray[Any]]:
-        """Trace some points, and keep the program; return points that are still to be evaluated."""
+        """SampleTrace some points, and keep the program; return points that are still to be evaluated."""
         looked = chosen if len(chosen) <= _LOOKED else np.random.default_rng(len(chosen)).permutation(chosen)[:_LOOKED]
         possible = self._possible(rows.part(looked), looked, answer)
         if not len(possible):

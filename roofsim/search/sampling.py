@@ -15,7 +15,7 @@ from roofsim.spec.scenario.point import DEGREES
 from roofsim.traced.notes import Ref
 from roofsim.traced.points import TracedPoints
 from roofsim.traced.replay import Replay
-from roofsim.traced.trace import Trace
+from roofsim.traced.trace import SampleTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ class SampledRows(RowsResolver):
     """
 
     def __init__(
-        self, rows: Rows, samples: NDArray[Any], trace: Trace, importer: Importer | None, shared: Shared
+        self, rows: Rows, samples: NDArray[Any], trace: SampleTrace, importer: Importer | None, shared: Shared
     ) -> None:
         super().__init__(rows, importer, shared)
         self.samples, self.trace = samples, trace
@@ -215,7 +215,7 @@ class Tracing:
         self, rows: Rows, samples: NDArray[Any], number: int, importer: Importer | None, shared: Shared
     ) -> None:
         self.rows = rows
-        self.trace = Trace(number)
+        self.trace = SampleTrace(number)
         self.resolver = SampledRows(rows, samples, self.trace, importer, shared)
 
     def program(self) -> TracedProgram:

@@ -8,6 +8,7 @@ import numpy as np
 
 from roofsim.points import Diverged
 from roofsim.records import dataclass
+from roofsim.symbols import UntracedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,10 +21,6 @@ SAMPLES: Final = (61, 71, 83, 97, 113)
 SHAPED: Final = frozenset({np.ndarray.reshape, np.reshape, np.broadcast_to})
 #: Words of an array's interface that say nothing of what is computed.
 IDLE: Final = frozenset({"casting", "order", "subok"})
-
-
-class UntracedError(TypeError):
-    """Code does something with sample points of which no note can be taken."""
 
 
 class Notes(Protocol):

@@ -9,10 +9,12 @@ import numpy as np
 
 from roofsim.points import Points
 from roofsim.records import fields, is_dataclass
-from roofsim.traced.notes import UntracedError
+from roofsim.symbols import UntracedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.traced.notes import Notes
 
@@ -172,7 +174,7 @@ def keyed(value: Any) -> Any:
     return value._noting.keyed(value) if isinstance(value, TracedPoints) else value
 
 
-def as_array(value: Any, dtype: Any = None) -> Any:
+def as_array(value: Any, dtype: Any = None) -> NDArray[Any]:
     """Return a value as a plain array; sample points stay what they are.
 
     >>> as_array(2.0), as_array([1, 2], dtype=np.float64)

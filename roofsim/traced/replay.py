@@ -1,7 +1,7 @@
-"""Work out a `Trace` for any number of points: each operation once for every combination of the few columns it depends on.
+"""Work out a `SampleTrace` for any number of points: each operation once for every combination of the few columns it depends on.
 
 Points are rows of whole numbers, one column for each number that varies: which of its values a point has. Operations that depend on
-the same columns make a `Block`. Its rows are the combinations of these columns that occur, found once for each set of columns;
+the same columns make a `ReplayBlock`. Its rows are the combinations of these columns that occur, found once for each set of columns;
 what it takes of blocks of fewer columns is looked up by row. So a kernel is priced for each tensor degree and micro batch, and only
 the last operations of a step are worked out for every point, some thousand rows at a time, which stay in the processor's cache.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.traced.notes import Guard, Node
-    from roofsim.traced.trace import Trace
+    from roofsim.traced.trace import SampleTrace
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
@@ -32,7 +32,7 @@ _LARGE: Final = 0.6
 
 
 @dataclass
-class Block:
+class ReplayBlock:
     """Operations that depend on the same columns.
 
     Attributes
@@ -66,7 +66,7 @@ class Replay:
         Bit of a column that a trace derived -> node whose values it has.
     """
 
-    def __init__(self, trace: Trace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
+    def __init__(self, trace: SampleTrace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
         self.nodes: Any = trace.nodes
         self.derived = dict(trace.derived)
         self.results = {name: node for name, node in results.items() if isinstance(node, Ref)}
@@ -111,8 +111,8 @@ class Replay:
                     todo.append(self.derived[node.columns])
         return sorted(needed)
 
-    def _blocks(self, needed: list[int], wanted: set[int]) -> list[Block]:
-        blocks: dict[int, Block] = {}
+    def _blocks(self, needed: list[int], wanted: set[int]) -> list[ReplayBlock]:
+        blocks: dict[int, ReplayBlock] = {}
         readers: dict[int, set[int]] = {}
         last: dict[tuple[int, int], int] = {}
         for number in needed:
@@ -123,7 +123,7 @@ class Replay:
         sources = set(self.derived.values())
         for number in needed:
             node = self.nodes[number]
-            block = blocks.setdefault(node.columns, Block(node.columns))
+            block = blocks.setdefault(node.columns, ReplayBlock(node.columns))
             outside = readers.get(number, set()) - {node.columns}
             if number in wanted or outside or number in sources:
                 block.gives.append(number)
@@ -142,9 +142,9 @@ class Replay:
                 block.widest = max(block.widest, width)
         return self._sorted(blocks)
 
-    def _sorted(self, blocks: dict[int, Block]) -> list[Block]:
+    def _sorted(self, blocks: dict[int, ReplayBlock]) -> list[ReplayBlock]:
         """Return blocks in an order in which each finds what it takes."""
-        order: list[Block] = []
+        order: list[ReplayBlock] = []
         seen: set[int] = set()
 
         def visit(columns: int) -> None:
@@ -225,7 +225,7 @@ class Replay:
         keys.add(bit, codes if place is None else np.take(codes, place), len(distinct))
         return float(len(codes) + (0 if place is None else len(place)))
 
-    def _run_block(self, block: Block, keys: Keys, values: dict[int, Any]) -> float:
+    def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
         rows = keys.count(block.columns)
         if not block.steps:
             return 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from roofsim.records import fields, is_dataclass, replace
+from roofsim.symbols import UntracedError
 from roofsim.traced.notes import (
     IDLE,
     LENGTH,
@@ -18,7 +19,6 @@ from roofsim.traced.notes import (
     Record,
     Ref,
     TraceDiverged,
-    UntracedError,
     part_of,
 )
 from roofsim.traced.points import TracedPoints, trace_in
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Trace:
+class SampleTrace:
     """What was computed of some sample points.
 
     Attributes
@@ -184,7 +184,7 @@ class Trace:
 class _Reader:
     """Read arguments: as plain values to compute with, and as what a node keeps."""
 
-    def __init__(self, trace: Trace, *, shaped: bool) -> None:
+    def __init__(self, trace: SampleTrace, *, shaped: bool) -> None:
         self.trace = trace
         self.shaped = shaped
         self.columns = 0
