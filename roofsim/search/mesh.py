@@ -2,7 +2,7 @@
 
 The points of a family (scenarios with the same words) differ in columns of numbers. `FamilyMesh` has a few sample points of them
 resolved, built and priced as `TracedPoints`, and keeps that as a `TracedProgram`: which rules a point breaks, what its step takes,
-how much memory. Points whose numbers decide otherwise than the samples' (`degree > 1`) are parted from them and traced on their own.
+how much memory. Points whose numbers decide otherwise than the samples' (`degree > 1`) are parted from them and traced apart.
 """
 
 from __future__ import annotations

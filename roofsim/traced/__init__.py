@@ -2,6 +2,6 @@
 
 Code that works on `Points` gets `TracedPoints` instead: a few sample points whose values are computed as always. Each operation on
 them is noted in a `SampleTrace`: the function, what it takes, and its result, equal ones once. Where code asks for a decision, on
-which the samples must agree, the condition is noted with its outcome: a `Guard`. What comes out is a graph of numpy's functions that
+which the samples must agree, the condition is noted with its outcome: a `Guard`. What comes out is a graph of operations that
 `roofsim.traced.replay` evaluates for other points, each operation on the few columns of numbers that it depends on.
 """

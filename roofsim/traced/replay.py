@@ -1,7 +1,7 @@
 """Work out a `SampleTrace` for any number of points: each operation once for every combination of the few columns it depends on.
 
 Points are rows of whole numbers, one column for each number that varies: which of its values a point has. Operations that depend on
-the same columns make a `ReplayBlock`. Its rows are the combinations of these columns that occur, found once for each set of columns;
+the same columns make a `ReplayBlock`. Its rows are the combinations of these columns that occur, found once for each set;
 what it takes of blocks of fewer columns is looked up by row. So a kernel is priced for each tensor degree and micro batch, and only
 the last operations of a step are worked out for every point, some thousand rows at a time, which stay in the processor's cache.
 """
