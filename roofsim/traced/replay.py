@@ -8,6 +8,7 @@ the last operations of a step are worked out for every point, some thousand rows
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +51,8 @@ class ReplayBlock:
     columns: int
     steps: list[tuple[Callable[..., Any], Any, int, tuple[int, ...]]] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
+    gathers: dict[int, int] = field(default_factory=dict)
+    """Numbers that it looks up in each of these for each row."""
     gives: list[int] = field(default_factory=list)
     width: float = 0.0
     widest: int = 1
@@ -133,11 +136,12 @@ class Replay:
             for ref in refs:
                 if self.nodes[ref].columns != node.columns and ref not in block.takes:
                     block.takes.append(ref)
+                    block.gathers[ref] = -math.prod(self.nodes[ref].shape)
             kept = set(block.gives)
             free = tuple(ref for ref in refs if last[node.columns, ref] == number and ref not in kept)
             block.steps.append((node.function, _prepared(node), number, free))
             if node.axis >= 0:
-                width = -int(np.prod(node.shape, dtype=np.int64))
+                width = -math.prod(node.shape)
                 block.width += width if node.function not in _VIEWS else 0
                 block.widest = max(block.widest, width)
         return self._sorted(blocks)
@@ -243,7 +247,7 @@ class Replay:
                 at[ref] = (
                     values[ref][(slice(None),) * axis + (slice(first, stop),)]
                     if place is None
-                    else np.take(values[ref], place[first:stop], axis=axis)
+                    else values[ref].take(place[first:stop], axis=axis)
                 )
             for leaf in inside:
                 at[leaf] = values[leaf][first:stop]
@@ -252,9 +256,7 @@ class Replay:
                 pieces[ref].append(at[ref])
         for ref, parts in pieces.items():
             values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
-        gathered = sum(
-            -int(np.prod(self.nodes[ref].shape, dtype=np.int64)) for ref, _, place in takes if place is not None
-        )
+        gathered = sum(block.gathers[ref] for ref, _, place in takes if place is not None)
         return rows * (block.width + gathered)
 
 
