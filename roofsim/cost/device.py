@@ -24,6 +24,8 @@ WIDTHS: Final = {
     "fp8": "width_energy_8_bit", "int8": "width_energy_8_bit", "fp6": "width_energy_6_bit", "fp4": "width_energy_4_bit",
     "int4": "width_energy_4_bit",
 }  # fmt: skip
+#: Formats of whole numbers.
+INTEGERS: Final = ("int8", "int4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +220,8 @@ class Device:
 
     def width_energy(self, math: str) -> float:
         """Return the energy of a FLOP of matrix arithmetic in a format against one in 16 bits."""
-        return self.constants.physics[WIDTHS[math]] if math in WIDTHS else 1.0
+        each = self.constants.physics[WIDTHS[math]] if math in WIDTHS else 1.0
+        return each * self.constants.physics["integer_energy"] if math in INTEGERS else each
 
     def heat(self, flops: Real, math: str) -> Real:
         """Return the joules of the arithmetic of a long product on matrix units, at the clock that it can hold."""

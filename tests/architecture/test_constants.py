@@ -176,7 +176,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "serve/simulation.py": {"_EACH", "_GAPS", "_LEAST", 0.1, 0.2, 0.9, 5, 10},
     "serve/surface.py": {"CONTEXT_POINTS", "POINTS_PER_DOUBLING"},
     "serve/timing.py": {"_CLOSE", "_MOST"},
-    "serve/waiting_prompts.py": {"_NEVER", "_ROUNDING", "_USUALLY", "_WAITING"},
+    "serve/waiting_prompts.py": {"_NEVER", "_ROUNDING", "_TOGETHER", "_USUALLY", "_WAITING"},
     "serve/whole_run.py": {"LONG", "_EVENTS", "_LENGTHS", "_SPREAD", 0.1},
     "spec/engine/choice.py": {"_FIRST_YEAR", "_MIDDLE", "_MONTHS"},
     "spec/own_prices.py": {"_MOST"},
