@@ -257,7 +257,7 @@ def _spared_by_cache(images: Real, math: str, context: Pricing) -> Real:
     if not _plans(context.library):
         return 0.0
     device = context.device
-    faster = _residence(np.asarray(images), card(device, 1.0), device)
+    faster = _residence(as_array(images), card(device, 1.0), device)
     return device.energy(0.0, math, images, on_tensor=True) * real(1.0 - 1.0 / faster)
 
 
