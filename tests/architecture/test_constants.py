@@ -152,7 +152,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/fitting/layouts.py": {"MICRO_BATCHES", "MOST_GPUS", "_GAIN", "_PATIENCE", "_SMALLEST_NODE"},
     "search/fitting/models.py": {"_BEYOND"},
     "search/fitting/sizes.py": {"LIMITS", "_HALVINGS", "_IMAGE_STEPS"},
-    "search/sweep.py": {"MOST_TOGETHER"},
+    "search/sweep.py": {"MOST_TOGETHER", "REPLAYED_FROM"},
+    "search/mesh.py": {"_LOOKED", "_MOST"},
+    "traced/notes.py": {"SAMPLES"},
+    "traced/points.py": {"_NEUTRAL"},
+    "traced/keys.py": {"_DENSE", "_FEW"},
+    "traced/replay.py": {"AT_ONCE", "_LARGE"},
     "serve/answer.py": {"_GUESSES"},
     "serve/bounds.py": {"_ROWS"},
     "serve/closed_loop.py": {

@@ -23,6 +23,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
+from roofsim.traced.points import as_array, noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,16 +138,23 @@ def _limits(
     constants, products = _constants(device, math, chip.peak, share, bandwidth)
     names = (field.name for field in fields(ConvolutionShape) if field.name not in ("matrix", "planned"))
     shape = ConvolutionShape(
-        **dict(zip(names, sizes, strict=True)), matrix=np.asarray(float(matrix)), planned=np.zeros(())
+        **dict(zip(names, sizes, strict=True)), matrix=as_array(float(matrix)), planned=np.zeros(())
     )
-    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
-    compute, memory, spared = (np.asarray(each) for each in (limits.compute, limits.memory, limits.spared))
+    compute, memory, spared = _bounds(shape, chip, constants, products, winograd)
     if _plans(library):
         memory = _with_images_near(memory, shape, chip, device, bandwidth)
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
     return compute, memory, spared, float(real(constants.sharpness))
+
+
+@noted
+def _bounds(
+    shape: ConvolutionShape, chip: Silicon, constants: ConvolutionConstants, products: Tiling | None, winograd: bool
+) -> tuple[Array, Array, Array]:
+    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
+    return np.asarray(limits.compute), np.asarray(limits.memory), np.asarray(limits.spared)
 
 
 def _plans(library: KernelLibrary) -> bool:
@@ -195,7 +203,7 @@ def _weight_gradient(
     units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
     left = tile_efficiency(*sizes, units, tiling_for(device, math, peak))
     m, n, k, batch = sizes
-    return np.asarray(divide(2.0 * m * n * k * batch, rate * left))
+    return as_array(divide(2.0 * m * n * k * batch, rate * left))
 
 
 def _sizes(shape: ConvolutionPass) -> tuple[Real, ...]:
@@ -249,7 +257,7 @@ def _spared_by_cache(images: Real, math: str, context: Pricing) -> Real:
     if not _plans(context.library):
         return 0.0
     device = context.device
-    faster = _residence(np.asarray(images), card(device, 1.0), device)
+    faster = _residence(as_array(images), card(device, 1.0), device)
     return device.energy(0.0, math, images, on_tensor=True) * real(1.0 - 1.0 / faster)
 
 
