@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.decide.need import need
+    from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.plans import plan
@@ -34,6 +36,7 @@ __all__ = [
     "fit",
     "graph",
     "memory",
+    "need",
     "ops",
     "plan",
     "resolve",
@@ -41,6 +44,7 @@ __all__ = [
     "serve",
     "sweep",
     "timeline",
+    "whatif",
 ]
 
 #: Public name -> module; each is imported when first used, so that importing roofsim costs nothing.
@@ -59,6 +63,7 @@ _HOMES = {
     "fit": "roofsim.api",
     "graph": "roofsim.views",
     "memory": "roofsim.views",
+    "need": "roofsim.decide.need",
     "ops": "roofsim.views",
     "plan": "roofsim.plans",
     "resolve": "roofsim.api",
@@ -66,6 +71,7 @@ _HOMES = {
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
+    "whatif": "roofsim.decide.whatif",
 }
 
 

@@ -42,6 +42,24 @@ VERBS: Final = {
             "roofsim compare gpt.yaml a100 h100 --sort cost --price h100=2.50 --price a100=1.20",
         ),
     ),
+    "whatif": Verb(
+        "roofsim.cli.whatif:whatif",
+        "Show a scenario before and after changes: what each gains, how sure that is, and where the difference comes from.",
+        (
+            "roofsim whatif llama3-8b --gpu h100 --seq-len 2k --set memory.bandwidth=2x",
+            "roofsim whatif resnet50 --gpu v100 --batch 64 --precision fp16-amp --set memory.bandwidth='300 GB/s'",
+            "roofsim whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each --also tdp=-20%",
+        ),
+    ),
+    "need": Verb(
+        "roofsim.cli.need:need",
+        "Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.",
+        (
+            "roofsim need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
+            "roofsim need resnet50 --gpu v100 --batch 64 --precision fp16-amp --tokens-per-second 2000",
+            "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1.2e12",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",

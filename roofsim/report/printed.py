@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
+    from roofsim.decide.need import Need
+    from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.planning.answer import Plan
     from roofsim.search.table import SweepTable
@@ -145,6 +147,18 @@ def _show_plan(answer: Plan, console: Console) -> None:
     print_plan(console, answer)
 
 
+def _show_whatif(answer: WhatIf, console: Console) -> None:
+    from roofsim.report.whatif import print_whatif
+
+    print_whatif(console, answer)
+
+
+def _show_need(answer: Need, console: Console) -> None:
+    from roofsim.report.need import print_need
+
+    print_need(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -154,8 +168,8 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
-    "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep,
-    "Plan": _show_plan,
+    "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
+    "Need": _show_need, "Plan": _show_plan,
 }  # fmt: skip
 
 
@@ -233,6 +247,18 @@ def _line_of_plan(answer: Plan) -> str:
     return headline(answer)
 
 
+def _line_of_whatif(answer: WhatIf) -> str:
+    from roofsim.report.whatif import sentences
+
+    return " ".join(sentences(answer))
+
+
+def _line_of_need(answer: Need) -> str:
+    from roofsim.report.need import sentence
+
+    return sentence(answer)
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -254,6 +280,8 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Table": _line_of_table,
     "SweepTable": _line_of_sweep,
     "Plan": _line_of_plan,
+    "WhatIf": _line_of_whatif,
+    "Need": _line_of_need,
 }
 
 

@@ -8,6 +8,7 @@ each point. All others are *words*: each combination of them is a family of its 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,6 +80,16 @@ class ScenarioFamily:
     tables: dict[str, tuple[int, ...]]
     scenarios: dict[tuple[str, int], tuple[Document, Scenario]] = field(default_factory=dict)
 
+    def form(self) -> tuple[Any, ...]:
+        """Return what its scenarios have in common, whatever the values of its columns."""
+        axes = [self.space.axes[place] for place, _ in self.numbers.values()]
+        axes += [self.space.axes[place] for places in self.tables.values() for place in places]
+        data = self.document.data
+        for axis in axes:
+            data = _without(data, axis.path)
+        columns = tuple(sorted(self.numbers)), tuple(sorted(axis.path for axis in axes))
+        return json.dumps(data, sort_keys=True, default=repr), self.document.source, columns
+
     def row(self, table: str, number: int) -> tuple[Document, Scenario]:
         """Return the scenario with one combination of the values of a table's axes.
 
@@ -123,6 +134,18 @@ class Rows:
     def numbers(self) -> dict[str, tuple[NDArray[np.int64], list[Any]]]:
         """Return of each swept number its values, and which of them each point has."""
         return {name: (self.at[place], values) for name, (place, values) in self.family.numbers.items()}
+
+    def table_values(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the values of a table's axes in each of the rows that `table` names."""
+        rows, _ = self.table(name) or ([], None)
+        axes = [self.family.space.axes[place].values for place in self.family.tables[name]]
+        at = [np.unravel_index(row, list(map(len, axes))) for row in rows]
+        return [tuple(axis[int(place)] for axis, place in zip(axes, own, strict=True)) for own in at]
+
+    def table_index(self, name: str) -> NDArray[np.int64]:
+        """Return which of these rows each point has."""
+        table = self.table(name)
+        return np.zeros(len(self), dtype=np.int64) if table is None else table[1]
 
     def table(self, name: str) -> tuple[list[int], NDArray[np.int64]] | None:
         """Return the rows of a table that the points have, and the place among them of each point's; None without such axes."""
@@ -194,6 +217,15 @@ def numbers_of(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any
         for name, place in fields.items()
         if name is not None and name not in passed_over
     }
+
+
+def _without(data: Any, path: tuple[str, ...]) -> Any:
+    """Return a mapping without what stands at a path."""
+    if not isinstance(data, dict) or path[0] not in data:
+        return data
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    return data | {path[0]: _without(data[path[0]], path[1:])}
 
 
 def _read(axis: Axis, value: Any) -> Any:

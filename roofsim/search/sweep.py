@@ -17,6 +17,7 @@ from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.base import check_base, check_refused
 from roofsim.search.families import families_of
+from roofsim.search.mesh import TRACED, mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS, PieceReader
 from roofsim.search.resolving import SharedResolver
 from roofsim.search.stacking import PointBatch, Structure, structures_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
+#: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
+REPLAYED_FROM = 4096
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
 #: Parts that ask for the step on other hardware.
@@ -99,6 +102,34 @@ class _Sweep:
         self.reader = PieceReader(self.document, self.space, self.importer)
 
     def add(self, rows: Rows) -> None:
+        """Work out points by a trace, or resolve them and put those of one structure side by side."""
+        traceable = self.wanted is not None and TRACED.issuperset(self.wanted) and TOGETHER
+        fine = np.flatnonzero(rows.readable() & traceable)
+        if not traceable or len(fine) < REPLAYED_FROM:
+            self._add_resolved(rows)
+            return
+        part = rows.part(fine)
+        answer = mesh_of(part.family, self.importer, self.reader.shared).evaluate(part)
+        open_ = np.flatnonzero(~np.isnan(answer.figures["step_time"]))
+        figures = {name: values[open_] for name, values in answer.all_figures().items()}
+        self._keep(part.places, figures, open_)
+        self.reader.refusals.add_coded(part.places, answer.refused, answer.codes, self._said_of)
+        self.together += len(open_)
+        self.structures += answer.programs
+        left = np.flatnonzero(np.isnan(answer.figures["step_time"]) & (answer.refused < 0))
+        others = np.setdiff1d(np.arange(len(rows)), fine[np.setdiff1d(np.arange(len(fine)), left)])
+        if len(others):
+            self._add_resolved(rows.part(others))
+
+    def _said_of(self, place: int) -> str:
+        """Return why a point is refused."""
+        try:
+            SharedResolver(self.space.document(self.document, place), self.importer, self.reader.shared).run()
+        except RoofsimError as error:
+            return error.reason
+        raise AssertionError(f"point {place} of the sweep is refused by a trace and by nothing else")
+
+    def _add_resolved(self, rows: Rows) -> None:
         """Resolve points, and put those of one structure side by side."""
         for piece in self.reader.read(rows):
             self._add_piece(piece)
@@ -163,7 +194,14 @@ class _Sweep:
 
     def _put(self, places: Any, result: Result, chosen: NDArray[Any] | None = None) -> None:
         """Keep the wanted figures of some points; of all that a result has where no `chosen` are named."""
-        figures, wanted = figures_of(result), self.wanted
+        figures = figures_of(result)
+        if chosen is not None:
+            figures = {name: _of(value, chosen) for name, value in figures.items()}
+        self._keep(places, figures, chosen)
+
+    def _keep(self, places: Any, figures: dict[str, Any], chosen: NDArray[Any] | None) -> None:
+        """Keep the wanted ones of the figures of points."""
+        wanted = self.wanted
         if wanted is not None:
             unknown = next((key for key in wanted if not any(_is_of(name, key) for name in figures)), None)
             if unknown is not None:
@@ -171,10 +209,7 @@ class _Sweep:
                     Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, figures))
                 )
             figures = {name: value for name, value in figures.items() if any(_is_of(name, key) for key in wanted)}
-        if chosen is None:
-            self.columns.put(places, figures)
-        else:
-            self.columns.put(places[chosen], {name: _of(value, chosen) for name, value in figures.items()})
+        self.columns.put(places if chosen is None else places[chosen], figures)
 
     def run_base(self) -> Result:
         """Answer the scenario without the axes."""
@@ -183,7 +218,7 @@ class _Sweep:
     def table(self) -> SweepTable:
         """Return all that was found out."""
         codes = self.reader.refusals.codes(self.space.size).reshape(self.space.shape)
-        feasible = np.array([code is None for code in codes.ravel()], dtype=bool).reshape(codes.shape)
+        feasible = np.array(codes == np.array(None), dtype=bool)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
