@@ -44,7 +44,8 @@ def fit(*, write: bool = False) -> str:
         write_constants(fit_kernels(table), scores, held_back(table))
     energies = [f"{name}: {energies_text(each)}" for name, each in matrix_energies(table).items()]
     held = [
-        f"{name}: {energies_text(each, 'narrow_product_energy')}" for name, each in narrow_product_energies(table).items()
+        f"{name}: {energies_text(each, 'narrow_product_energy')}"
+        for name, each in narrow_product_energies(table).items()
     ]
     best = f"Best long 16-bit products reach {best_product(table):.3f} of the peak"
     return "\n".join(["Held-out half", *report(scores), "", best, "Energy of a FLOP, at most:", *energies, *held])
