@@ -139,7 +139,10 @@ def energies_text(each: dict[str, float], name: str = "matrix_energy") -> str:
 
 def write_energies(table: KernelTable) -> None:
     """Put the energies into the files of architectures that state some."""
-    for name, energies in (("matrix_energy", held_back(table)), ("narrow_product_energy", narrow_product_energies(table))):
+    for name, energies in (
+        ("matrix_energy", held_back(table)),
+        ("narrow_product_energy", narrow_product_energies(table)),
+    ):
         for architecture, each in energies.items():
             path = architecture_file(architecture)
             text, line = path.read_text(encoding="utf-8"), energies_text(each, name)
