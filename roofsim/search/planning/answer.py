@@ -34,8 +34,6 @@ class Planned:
         The parts of the step, in seconds; empty where they were not asked for.
     why
         How it differs from the best, in words.
-    tied
-        Whether it may be the best: its step lies inside what the errors that it does not share with the best allow.
     """
 
     id: int
@@ -50,7 +48,6 @@ class Planned:
     time: Mapping[str, float] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
-    tied: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -64,7 +61,6 @@ class Planned:
             "joules_per_million_tokens": self.energy,
             "time": dict(self.time),
             "why": self.why,
-            "one_of_several": self.tied,
             **({"figures": dict(self.figures)} if self.figures else {}),
         }
 
