@@ -131,7 +131,7 @@ def test_a_mix_reaches_it_and_grows_no_more_than_one_resource_alone():
 
 def test_every_target_becomes_the_step_that_it_allows():
     now = roofsim.run(DECODE)
-    rate, hourly = float(sure(now.throughput["tokens_per_second"])), now.cost["usd_per_hour"]
+    rate, hourly = float(now.throughput["tokens_per_second"] or 0.0), now.cost["usd_per_hour"]
     same: dict[str, Any] = {
         "step_time": float(now.step_time),
         "tokens_per_second": rate,
