@@ -226,5 +226,7 @@ def nothing_possible(plan: Plan) -> SpecError:
         said.insert(0, f"{plan.does_not_fit:,} layouts do not fit in memory")
     if plan.constrained:
         said.insert(0, f"{plan.constrained:,} layouts fit, but do not meet {' and '.join(plan.constraints)}")
+    if not said:
+        said.append("The engine spreads this work over so many GPUs in no way; others do (`roofsim list engines`)")
     hint = "More GPUs, a larger card, --axis for other values, or `roofsim fit` for what would make it fit."
     return SpecError(Problem(f"no layout is possible. {'; '.join(said)}", path="plan", hint=hint))
