@@ -18,7 +18,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import Axis, AxisGrid
 from roofsim.search.families import Rows, ScenarioFamily
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
-from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, TracedProgram, Tracing, floats
+from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, TracedProgram, Tracing, floats, priced_as_arrays
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.point import DEGREES, SIZES
 from roofsim.symbols import UntracedError
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 TRACED: Final = frozenset((*FIGURES, "memory.fits"))
 #: Points that are resolved to find possible ones among them.
 _LOOKED: Final = 1024
+#: Points of which two are priced as they are, to see whether a new program gives the same, and how nearly.
+_TRIED: Final = 64
+_AGREES: Final = 1e-9
 #: Families whose programs are kept, the latest.
 _MOST: Final = 64
 _MESHES: Final[OrderedDict[tuple[Any, ...], FamilyMesh]] = OrderedDict()
@@ -128,6 +131,8 @@ class FamilyMesh:
                 return [chosen[part] for part in tracing.parted(diverged.node)]
             except (UntracedError, Diverged, RoofsimError, *NOT_FOR_ARRAYS):
                 break
+            if not self._holds(program, rows.part(np.delete(chosen, samples))):
+                break
             answer.programs += 1
             self.programs.append(program)
             left = self._replayed(program, rows, chosen, answer)
@@ -136,6 +141,26 @@ class FamilyMesh:
             return [left] if len(left) else []
         answer.left.append(chosen)
         return []
+
+    def _holds(self, program: TracedProgram, others: Rows) -> bool:
+        """Tell whether a program gives what pricing gives of points that it was not traced with.
+
+        What code makes of samples where no note is taken (``np.asarray(values).max()``) is a constant of the trace, and wrong for
+        other points.
+        """
+        near = np.flatnonzero(program.own(others)) if len(others) else np.arange(0)
+        near = near[np.linspace(0, len(near) - 1, min(len(near), _TRIED)).astype(int)]
+        if not len(near):
+            return True
+        tried = others.part(near)
+        _, fine, figures, _ = program.answered(tried)
+        for place in np.unique(fine[[0, -1]]) if len(fine) else ():
+            own = priced_as_arrays(tried.part(np.array([place])), self.importer, self.shared)
+            at = int(np.flatnonzero(fine == place)[0])
+            for name, value in own.items():
+                if not np.isclose(np.broadcast_to(figures[name], len(fine))[at], value[0], rtol=_AGREES, atol=0.0):
+                    return False
+        return True
 
     def _possible(self, rows: Rows, places: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
         """Return points that break no rule and are resolved alike, in order; note those that break one."""

@@ -109,6 +109,24 @@ class SampledRows(RowsResolver):
         return whole
 
 
+def priced_as_arrays(rows: Rows, importer: Importer | None, shared: Shared) -> dict[str, NDArray[np.float64]]:
+    """Return the figures of points as code gives them that nobody takes note of.
+
+    Raises
+    ------
+    Diverged
+        Where they do not agree on what decides their program.
+    """
+    with np.errstate(all="ignore"):
+        evaluation = evaluate(RowsResolver(rows, importer, shared).run())
+        memory = memory_of(evaluation)
+    figures = (evaluation.step.step, memory.device_total, memory.capacity)
+    return {
+        name: np.broadcast_to(np.asarray(value, dtype=np.float64), len(rows))
+        for name, value in zip(FIGURES, figures, strict=True)
+    }
+
+
 def floats(values: Sequence[Any]) -> NDArray[np.float64]:
     """Return the values of an axis as numbers; NaN for what no scenario takes."""
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

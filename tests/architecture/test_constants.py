@@ -161,7 +161,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/search.py": {"MOST_TOGETHER", "Searcher.k"},
     "search/planning/space.py": {"ALONE", "BATCHES", "_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/sweep.py": {"MOST_TOGETHER", "REPLAYED_FROM"},
-    "search/mesh.py": {"_LOOKED", "_MOST"},
+    "search/mesh.py": {"_AGREES", "_LOOKED", "_MOST", "_TRIED"},
     "traced/notes.py": {"SAMPLES"},
     "traced/points.py": {"_NEUTRAL"},
     "traced/keys.py": {"_DENSE", "_FEW"},

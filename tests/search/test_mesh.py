@@ -1,12 +1,14 @@
 """Traces of sample points, replayed for all others, say what a run of each point says."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import roofsim
 from benchmarks.layouts import layouts, measure
 from roofsim.api import import_model
-from roofsim.search import mesh, sweep
+from roofsim.search import mesh, sampling, sweep
 from roofsim.search.mesh import evaluate_layouts
 from roofsim.spec.scenario.document import load_scenario
 
@@ -167,3 +169,20 @@ def test_elements_of_a_layout():
     again = measure(columns)
     assert again["programs"] == 0
     assert again["elements"] / again["evaluated"] < 1400
+
+
+def test_a_program_that_took_a_number_of_its_samples_for_all_is_not_kept(monkeypatch):
+    """Code that reduces samples to one number leaves no note; points that were not samples tell."""
+    known = sampling.memory_of
+
+    def largest(evaluation):
+        memory = known(evaluation)
+        return SimpleNamespace(device_total=float(np.asarray(memory.device_total).max()), capacity=memory.capacity)
+
+    monkeypatch.setattr(sampling, "memory_of", largest)
+    batches = list(range(1, 200))
+    axes = {"workload.batch_size": batches}
+    table = roofsim.sweep("gpt2-124m", axes, figures=FIGURES, precision="bf16", gpu="a100")
+    for place in (0, 98, 198):
+        result = roofsim.run("gpt2-124m", batch_size=batches[place], precision="bf16", gpu="a100")
+        assert table["memory.peak"][place] == pytest.approx(result.memory.device_total, rel=1e-9)
