@@ -4,6 +4,7 @@ Tables set notes, keys that begin with a period, where one flag alone is no key 
 
 ====================== ================================================================================================
 ``.per_node .nodes``   processes of a node, and nodes
+``.machines``          nodes, where the number of processes is that of all
 ``.local_batch``       samples of a rank for each accumulation step; with a pipeline, all micro batches of one of its runs
 ``.accumulation``      accumulation steps
 ``.piece``             samples of a micro batch of a pipeline
@@ -142,6 +143,8 @@ class _Reading:
     def shards(self) -> None:
         keys = self.keys
         if ".shard" not in keys and ".replicate" not in keys:
+            if keys.get(".sharded_recipe"):
+                keys.setdefault("parallel.sharding", "full")
             if keys.get(".keeps_parameters") and keys.get("parallel.sharding") == "full":
                 keys["parallel.sharding"] = "gradients"
             return

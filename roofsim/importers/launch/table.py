@@ -79,7 +79,8 @@ class Flag:
     @property
     def is_switch(self) -> bool:
         """Whether it takes no argument."""
-        return self.value is not None or bool(self.sets or self.product or (self.key is None and self.beside))
+        waits = self.key is None and self.beside and not (self.cases or self.values)
+        return self.value is not None or bool(self.sets or self.product or waits)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ _ON_A_LINE: Final = 4
 #: Values that need no flag of any program.
 _USUAL: Final[dict[str, Any]] = {
     "parallel.data": 1,
+    "parallel.tensor": 1,
     "parallel.pipeline": 1,
     "parallel.virtual_stages": 1,
     "parallel.context": 1,
@@ -95,6 +96,7 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     table = table_of(program)
     _check(scenario, table, shown)
     view = _View(scenario, table)
+    view.notes[".machines"] = _machines(scenario, per_node)[1]
     words, entries = view.written()
     files = {}
     if table.file is not None and entries:
@@ -173,7 +175,7 @@ class _View:
 
     def _said(self, flag: Flag) -> list[str] | None:
         """Return the arguments with which a flag says what the scenario states; None where it does not, or needs not."""
-        if flag.key is None and flag.beside is not None and not flag.sets:
+        if flag.is_switch and flag.key is None and not flag.sets:
             return []
         keys = flag.sets or ({flag.key: flag.value} if flag.key is not None and flag.value is not None else {})
         if keys:
@@ -230,12 +232,18 @@ def _flavor(scenario: Mapping[str, Any], table: FlagTable) -> dict[str, Any]:
 
 def _start(scenario: Mapping[str, Any], table: FlagTable, per_node: int, *, with_file: bool) -> list[str]:
     """Return the words that start the program: its launcher, with GPUs and nodes, its model, its file."""
-    gpus = int(scenario["hardware"]["gpus"])
-    each = next(number for number in range(min(gpus, per_node), 0, -1) if gpus % number == 0)
+    each, nodes = _machines(scenario, per_node)
     file = [] if table.file is None or not with_file else [table.file.flag, table.file.name]
-    filled = {"{per_node}": [str(each)], "{nodes}": [str(gpus // each)], "{gpus}": [str(gpus)], "{file}": file}
+    filled = {"{per_node}": [str(each)], "{nodes}": [str(nodes)], "{file}": file}
     words = chain.from_iterable(filled.get(word, [word]) for word in table.command)
     return [_model(scenario) if word == "{model}" else shlex.quote(word) for word in words]
+
+
+def _machines(scenario: Mapping[str, Any], per_node: int) -> tuple[int, int]:
+    """Return the GPUs of each node, and the nodes."""
+    gpus = int(scenario["hardware"]["gpus"])
+    each = next(number for number in range(min(gpus, per_node), 0, -1) if gpus % number == 0)
+    return each, gpus // each
 
 
 def _model(scenario: Mapping[str, Any]) -> str:
