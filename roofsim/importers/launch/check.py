@@ -21,11 +21,21 @@ _REQUESTS: Final = (
 _DATA: Final = ("packed_length", "checkpoint", "input", "passes")
 #: What of `serving` is the load and not the server.
 _LOAD: Final = (
-    "arrivals", "length_variation", "num_prompts", "prefix_cache_hit_rate", "prefix_cache_tokens", "prefix_shared", "max_batch_size",
-    "max_queue_delay", "latency_bound", "latency_percentile",
+    "arrivals", "length_variation", "num_prompts", "prefix_cache_hit_rate", "prefix_cache_tokens", "prefix_shared",
+    "max_batch_size",    "max_queue_delay", "latency_bound", "latency_percentile",
 )  # fmt: skip
 #: Fields of a model that neither time nor memory depends on where others state it.
-_NAMES: Final = frozenset({"name", "stored", "max_sequence_length", "published_parameters", "published_parameters_source", "source", "aliases"})
+_NAMES: Final = frozenset(
+    {
+        "name",
+        "stored",
+        "max_sequence_length",
+        "published_parameters",
+        "published_parameters_source",
+        "source",
+        "aliases",
+    }
+)
 
 #: How a checkpoint stores weights that an engine joins itself: field of the model -> the fusion that makes it moot.
 _JOINED: Final = {"fused_query_key_value": "qkv", "fused_gate_up": "gate_up"}
@@ -84,7 +94,9 @@ def _unequal(stated: Resolved, again: Resolved) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    held = {key: each for key, each in value.items() if each not in (None, "none")} if isinstance(value, dict) else value
+    held = (
+        {key: each for key, each in value.items() if each not in (None, "none")} if isinstance(value, dict) else value
+    )
     return str(held)[:80]
 
 
@@ -102,7 +114,11 @@ def _workload(resolved: Resolved) -> dict[str, Any]:
     hidden = {"engine", "engine_facts", "precision", "serving", "memory_format", "attention"}
     data: dict[str, Any] = resolved.workload.model_dump(exclude=hidden)
     serving = resolved.workload.serving
-    stated = {} if serving is None else {key: value for key, value in serving.model_dump().items() if value not in (None, False)}
+    stated = (
+        {}
+        if serving is None
+        else {key: value for key, value in serving.model_dump().items() if value not in (None, False)}
+    )
     return data | {"serving": {key: value for key, value in stated.items() if key not in _LOAD}}
 
 
@@ -114,5 +130,3 @@ def _notes(stated: Resolved, again: Resolved, table: FlagTable) -> tuple[str, ..
     facts, rest = stated.engine.facts(), again.engine.facts()
     differs = sorted(key for key, value in facts.items() if value != rest.get(key))
     return (f"Facts of the engine that no flag says: {', '.join(differs)}.",) if differs else ()
-
-

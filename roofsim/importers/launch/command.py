@@ -74,7 +74,7 @@ def take_apart(text: str, shown: str) -> Command:
         form = FORMATS.get(path.suffix.lower())
         if form is not None:
             return _of_config(path, form, shown)
-        text = read_text(path, "launch script")
+        text, path = read_text(path, "launch script"), None
     script = read_script(text, shown)
     found = [
         (command, program)
@@ -97,7 +97,9 @@ def _no_program(text: str, shown: str, path: Path | None) -> Problem:
     if path is not None and (path.suffix.lower() in (*FORMATS, ".sh", ".bash") or path.is_dir()):
         return Problem("is a folder" if path.is_dir() else "no such file", Place(text.strip()))
     known = ", ".join(
-        word for name in names() for word in (*table_of(name).scripts, *(f"{start} SCRIPT" for start in table_of(name).launchers))
+        word
+        for name in names()
+        for word in (*table_of(name).scripts, *(f"{start} SCRIPT" for start in table_of(name).launchers))
     )
     said = f"stands in {' '.join(text.split())[:80]!r}" if text.strip() else "stands in an empty text"
     return Problem(f"no program that is known {said}", Place(shown), hint=f"Known: {known}.")
@@ -125,21 +127,16 @@ class _Program:
 def _program(command: ShellCommand) -> _Program | None:
     words = command.words
     tables = [table_of(name) for name in names()]
-    for at in range(len(words)):
-        for table in tables:
-            for script in table.scripts:
-                if _stands(words, at, script):
-                    return _Program(table, at, at + len(script.split()), script=True)
-    for at in range(len(words)):
-        for table in tables:
-            for start in table.launchers:
-                if _stands(words, at, start):
-                    return _Program(table, at, at + len(start.split()), script=False)
-    scripts = [at for at, word in enumerate(words) if word.endswith(".py")]
-    for table in tables:
-        if scripts and any(word.partition("=")[0] in table.signs for word in words):
-            return _Program(table, scripts[0], scripts[0] + 1, script=True)
-    return None
+    starts = [(table, script, True) for table in tables for script in table.scripts]
+    starts += [(table, launcher, False) for table in tables for launcher in table.launchers]
+    for script in (True, False):
+        for at in range(len(words)):
+            for table, start, is_script in starts:
+                if is_script is script and _stands(words, at, start):
+                    return _Program(table, at, at + len(start.split()), script=script)
+    own = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
+    signed = [table for table in tables if any(word.partition("=")[0] in table.signs for word in words)]
+    return None if own is None or not signed else _Program(signed[0], own, own + 1, script=True)
 
 
 def _stands(words: list[str], at: int, script: str) -> bool:
@@ -176,7 +173,11 @@ class _Files:
         path = path if path.is_absolute() or is_file(path) else self.folder / path
         if not is_file(path):
             raise SpecError(
-                Problem(f"no such file: {name[:200]}", setting.place, hint=f"{setting.given} names it; it is read as {flag.reads.upper()}.")
+                Problem(
+                    f"no such file: {name[:200]}",
+                    setting.place,
+                    hint=f"{setting.given} names it; it is read as {flag.reads.upper()}.",
+                )
             )
         return list(settings_of(read_config(path, flag.reads), self.table))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
@@ -13,6 +12,7 @@ from roofsim.spec.reading.source import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from roofsim.importers.launch.table import FlagTable
 
@@ -60,7 +60,9 @@ def parse_config(text: str, form: str, shown: str) -> Document:
         document = parse_yaml(text, shown)
     if not isinstance(document.data, dict) or not document.data:
         found = "nothing" if not document.data else f"a {type(document.data).__name__}"
-        raise SpecError(Problem(f"expected keys with values, as a configuration file has them; got {found}", Place(shown)))
+        raise SpecError(
+            Problem(f"expected keys with values, as a configuration file has them; got {found}", Place(shown))
+        )
     return document
 
 

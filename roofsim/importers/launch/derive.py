@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from roofsim.errors import Place
     from roofsim.importers.launch.table import FlagTable
 
+#: Keys that count something, which every program must state above zero.
+_COUNTS: Final = ("parallel.tensor", "parallel.pipeline", "parallel.context", "parallel.expert", "parallel.data")
 #: Layers that an embedding or a head may count as.
 _WEIGHTS: Final = range(5)
 
@@ -49,6 +51,8 @@ def complete(keys: dict[str, Any], table: FlagTable, place: Place) -> dict[str, 
         Where notes contradict one another, or need the number of GPUs and nobody says it.
     """
     reading = _Reading(dict(keys), table, place)
+    for key in _COUNTS:
+        reading.whole(key)
     reading.gpus()
     reading.attention()
     reading.precision()
@@ -72,7 +76,7 @@ class _Reading:
     def whole(self, key: str, usual: int = 1) -> int:
         """Return a count; what is no count is refused."""
         value = self.keys.get(key, usual)
-        if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and value != -1):
+        if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and (key, value) != (".shard", -1)):
             name = next((name for name, flag in self.table.flags.items() if flag.key == key), key)
             raise self.refuse(f"expected a whole number above zero at {name}; got {value!r}")
         return value
@@ -200,7 +204,9 @@ class _Reading:
     def _split(self, layers: int, parts: int, first: int, last: int, chunks: int) -> dict[str, Any]:
         sizes = dealt(layers, parts, first, last)
         if sizes is None:
-            raise self.refuse(f"{layers} layers cannot be dealt out to {parts} stages, {first} and {last} less at the ends")
+            raise self.refuse(
+                f"{layers} layers cannot be dealt out to {parts} stages, {first} and {last} less at the ends"
+            )
         even = (layers + first + last) % parts == 0
         if even and first <= 1 and last <= 1:
             counted = {"parallel.account_for_embedding": bool(first), "parallel.account_for_loss": bool(last)}
@@ -214,14 +220,14 @@ class _Reading:
         keys = self.keys
         local, steps = self.keys.get(".local_batch"), self.whole(".accumulation")
         if keys.get("workload.global_batch_size") == -1:
-            del keys["workload.global_batch_size"]
+            del keys["workload.global_batch_size"]  # one micro batch per rank
         piped = ".piece" in keys and self.whole("parallel.pipeline") > 1
         micro = self.whole(".piece") if piped else local
         if local is not None:
-            if self.whole(".local_batch") % int(micro):
+            if self.whole(".local_batch") % int(micro or 1):
                 raise self.refuse(f"a batch of {local} is no multiple of micro batches of {micro}")
             keys["workload.micro_batch_size"] = micro
-            steps *= local // micro
+            steps *= self.whole(".local_batch") // int(micro or 1)
         stated = keys.get("workload.global_batch_size")
         if stated is None:
             self._global_of(steps)
@@ -240,7 +246,9 @@ class _Reading:
         if run is not None:
             if replicas is not None and stated != run * replicas:
                 hint = "Set the local batch so that one run of the pipeline takes all micro batches of a step."
-                raise self.refuse(f"a step of {stated} runs the pipeline several times, {run} samples per rank each", hint)
+                raise self.refuse(
+                    f"a step of {stated} runs the pipeline several times, {run} samples per rank each", hint
+                )
             return
         if "workload.micro_batch_size" not in keys:
             replicas = self.needed_replicas("the micro batch")
@@ -334,14 +342,26 @@ def _stage_notes(scenario: Mapping[str, Any]) -> dict[str, Any]:
     stated = parallel["stage_layers"]
     ends = [(int(parallel["account_for_embedding"]), int(parallel["account_for_loss"]))]
     if stated is not None:
-        ends = [(first, last) for first in _WEIGHTS for last in _WEIGHTS if dealt(layers, stages, first, last) == list(stated)]
+        ends = [
+            (first, last)
+            for first in _WEIGHTS
+            for last in _WEIGHTS
+            if dealt(layers, stages, first, last) == list(stated)
+        ]
     if not ends or (stated is None and (layers + sum(ends[0])) % (stages * chunks)):
         raise SpecError(
-            Problem(f"the program deals {layers} layers out to {stages} stages in another way", hint="State an even split.")
+            Problem(
+                f"the program deals {layers} layers out to {stages} stages in another way", hint="State an even split."
+            )
         )
     first, last = ends[0]
     each = (layers + first + last) // (stages * chunks)
-    return {".first_less": first, ".last_less": last, ".layers_per_stage": each if chunks > 2 else None, ".schedule_stages": min(chunks, 2)}
+    return {
+        ".first_less": first,
+        ".last_less": last,
+        ".layers_per_stage": each if chunks > 2 else None,
+        ".schedule_stages": min(chunks, 2),
+    }
 
 
 def _recompute_notes(recompute: Any) -> dict[str, Any]:

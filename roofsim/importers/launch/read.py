@@ -60,8 +60,8 @@ def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = N
     Parameters
     ----------
     text
-        A command with its launcher, on one line or several (``torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 ...``), or
-        the name of a file: a shell script, or a TOML, JSON or YAML file of a program.
+        A command with its launcher, on one line or several (``torchrun --nproc-per-node 8 pretrain_gpt.py ...``), or the
+        name of a file: a shell script, or a TOML, JSON or YAML file of a program.
     shown
         What messages call it.
     gpus
@@ -95,7 +95,9 @@ def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = N
         )
     keys |= {} if table.phase is None else {"workload.phase": table.phase}
     passed = tuple(_spelled(command, name) for name in command.settings if name not in table.flags)
-    paths = {tuple(key.split(".")): place for key, place in places.items() if not key.startswith(".")}
+    paths: dict[tuple[str | int, ...], Place] = {
+        tuple(key.split(".")): place for key, place in places.items() if not key.startswith(".")
+    }
     return Launch(_nested(keys), table.name, passed, command.unread, command.notes, paths)
 
 
@@ -177,7 +179,9 @@ def _chosen(setting: Setting, flag: Flag) -> dict[str, Any]:
     if named not in choices:
         known = ", ".join(choices)
         raise SpecError(
-            Problem(f"{setting.given} {argument[:80]} has no counterpart; known: {known}", setting.place, hint=flag.hint)
+            Problem(
+                f"{setting.given} {argument[:80]} has no counterpart; known: {known}", setting.place, hint=flag.hint
+            )
         )
     if flag.cases:
         return flag.cases[named]
@@ -227,7 +231,9 @@ def _model(command: Command) -> dict[str, Any]:
 def _flavor(command: Command) -> dict[str, Any]:
     """Return the model that a program knows by a name of its own."""
     table = command.table
-    said = [setting.arguments[0] for flag in table.model if (setting := command.settings.get(flag)) and setting.arguments]
+    said = [
+        setting.arguments[0] for flag in table.model if (setting := command.settings.get(flag)) and setting.arguments
+    ]
     if not said:
         return {}
     name = "/".join(said)

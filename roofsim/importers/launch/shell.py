@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from itertools import pairwise
+from operator import add, floordiv, mod, mul, sub
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-_ASSIGNMENT: Final = re.compile(r"(?:(?:export|readonly|local|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_ASSIGNMENT: Final = re.compile(
+    r"(?:(?:export|readonly|local|declare)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL
+)
 _ARRAY: Final = re.compile(r"\s*(?:declare\s+-a\s+)?[A-Za-z_]\w*\+?=\(")
 _VARIABLE: Final = re.compile(
     r"\$\(\((?P<sum>[^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\{(?P<braced>\w+)(?:\[[@*]\])?(?::?-(?P<usual>[^{}]*))?\}|\$(?P<plain>\w+)|\$[@*]"
@@ -34,13 +38,13 @@ _BATCH: Final = {
     "--gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
     "--gres": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
 }
-_SUMS: Final = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a // b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+_SUMS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: add,
+    ast.Sub: sub,
+    ast.Mult: mul,
+    ast.Div: floordiv,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
 }
 _LONGEST_SUM: Final = 200
 #: Variables of variables grow: beyond this, a script is no launch script.
@@ -90,17 +94,15 @@ def read_script(text: str, shown: str) -> Script:
     batch: list[str] = []
     depth = 0
     lines = text.splitlines()
-    for line in lines:
-        if line.startswith("#SBATCH"):
-            batch += _batch_words(line, variables)
+    for line in filter(lambda each: each.startswith("#SBATCH"), lines):
+        batch += _batch_words(line, variables)
     for number, raw, document in _logical_lines(lines):
         expanded = expand(raw, variables)
         if len(expanded) > _LONGEST_LINE:
             raise SpecError(Problem("is too long once its variables are filled in", Place(shown, number)))
-        if document is not None:
-            target = _TARGET.search(expanded)
-            if target is not None:
-                script.files[target["name"]] = document if _HERE.search(raw)["quote"] else expand(document, variables)  # type: ignore[index]
+        target = None if document is None else _TARGET.search(expanded)
+        if target is not None and document is not None:
+            script.files[target["name"]] = document if _HERE.search(raw)["quote"] else expand(document, variables)  # type: ignore[index]
         assignment = _ASSIGNMENT.fullmatch(raw.strip())
         if assignment is not None and _is_value(assignment[3]):
             _assign(variables, assignment, settled=depth == 0)
@@ -108,8 +110,7 @@ def read_script(text: str, shown: str) -> Script:
         for words in _split(expanded, Place(shown, number)):
             depth += (words[0] in _OPENS) - (words[0] in _CLOSES)
             own, words = _own_variables(words)  # noqa: PLW2901
-            if not words and depth == 0:
-                variables |= own
+            variables |= {} if words or depth else own
             if words and words[0] not in _OPENS | _CLOSES:
                 script.commands.append(ShellCommand(number, words, variables | own, tuple(batch)))
     return script
@@ -177,7 +178,7 @@ def _value(node: ast.expr) -> int:
 
 def _batch_words(line: str, variables: dict[str, str]) -> list[str]:
     words = [part for word in line.split()[1:] for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    for name, value in zip(words, words[1:], strict=False):
+    for name, value in pairwise(words):
         number = re.search(r"(\d+)$", value)
         if name in _BATCH and number is not None:
             variables.update(dict.fromkeys(_BATCH[name], number[1]))
@@ -235,7 +236,9 @@ def _is_value(text: str) -> bool:
     if text.startswith("("):
         return text.rstrip().endswith(")")
     try:
-        return len(shlex.split(text)) <= 1 and not re.search(r"[;&|]", re.sub(r"'[^']*'|\"[^\"]*\"|\$\([^)]*\)", "", text))
+        return len(shlex.split(text)) <= 1 and not re.search(
+            r"[;&|]", re.sub(r"'[^']*'|\"[^\"]*\"|\$\([^)]*\)", "", text)
+        )
     except ValueError:
         return False
 

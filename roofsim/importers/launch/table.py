@@ -240,7 +240,9 @@ def _with_parts(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _index(flags: dict[str, Flag], same: dict[str, str], refused: dict[str, str], file: ConfigFile | None) -> dict[str, str]:
+def _index(
+    flags: dict[str, Flag], same: dict[str, str], refused: dict[str, str], file: ConfigFile | None
+) -> dict[str, str]:
     """Return every spelling of a flag -> the flag."""
     index = {bare(name): name for name in (*refused, *flags)}
     if file is not None and file.flags == "last":

@@ -107,7 +107,9 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     wrong, notes = differences(scenario, made.text, table)
     if wrong:
         raise SpecError(
-            Problem(f"{table.name} cannot say {', '.join(wrong)}", Place(shown), hint="Change it, or emit another program.")
+            Problem(
+                f"{table.name} cannot say {', '.join(wrong)}", Place(shown), hint="Change it, or emit another program."
+            )
         )
     return LaunchFiles(made.program, made.command, made.files, notes)
 
@@ -173,7 +175,7 @@ class _View:
             keys |= {flag.key} if flag.key is not None else set()
         return list(words.values()), entries
 
-    def _said(self, flag: Flag) -> list[str] | None:
+    def _said(self, flag: Flag) -> list[str] | None:  # noqa: PLR0911 -- one form of flag each
         """Return the arguments with which a flag says what the scenario states; None where it does not, or needs not."""
         if flag.is_switch and flag.key is None and not flag.sets:
             return []
@@ -203,7 +205,7 @@ class _View:
         return None
 
 
-def _typed(said: list[str], flag: Flag) -> Any:
+def _typed(said: list[str], flag: Flag) -> Any:  # noqa: PLR0911 -- one type each
     """Return an argument as a configuration file has it: true, a number, or text."""
     if not said:
         return True
