@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.decide.need import need
+    from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
+    from roofsim.plans import plan
     from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, graph, memory, ops, timeline
 
@@ -33,12 +36,15 @@ __all__ = [
     "fit",
     "graph",
     "memory",
+    "need",
     "ops",
+    "plan",
     "resolve",
     "run",
     "serve",
     "sweep",
     "timeline",
+    "whatif",
 ]
 
 #: Public name -> module; each is imported when first used, so that importing roofsim costs nothing.
@@ -57,12 +63,15 @@ _HOMES = {
     "fit": "roofsim.api",
     "graph": "roofsim.views",
     "memory": "roofsim.views",
+    "need": "roofsim.decide.need",
     "ops": "roofsim.views",
+    "plan": "roofsim.plans",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
+    "whatif": "roofsim.decide.whatif",
 }
 
 

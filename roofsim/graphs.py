@@ -23,6 +23,7 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.scenario.workload import RecomputePlan
+from roofsim.traced.points import keyed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -175,7 +176,7 @@ class NetworkGraphs(Graphs):
 def num_micro_batches(resolved: Resolved) -> Real:
     """Return the micro batches of a training step on each rank."""
     workload = resolved.workload
-    return real(workload.global_batch_size) / (real(workload.micro_batch_size) * real(resolved.parallel.data))
+    return keyed(real(workload.global_batch_size) / (real(workload.micro_batch_size) * real(resolved.parallel.data)))
 
 
 def decoder_precision(resolved: Resolved) -> Precision:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
+from roofsim.traced.points import noted
 
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array
@@ -135,9 +136,14 @@ def divide(a: Real, b: Real) -> Real:
     """
     if type(a) in _ONE_NUMBER and type(b) in _ONE_NUMBER:
         return 0.0 if a == 0.0 else a / b
+    return cast("Array", like(_divided(a, b), a, b))
+
+
+@noted
+def _divided(a: Any, b: Any) -> Any:
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     shape = np.broadcast_shapes(above.shape, below.shape)
-    return cast("Array", like(np.divide(above, below, out=np.zeros(shape), where=above != 0.0), a, b))
+    return np.divide(above, below, out=np.zeros(shape), where=above != 0.0)
 
 
 def round_up(a: Real, granule: float) -> Real:
@@ -215,9 +221,13 @@ def largest_of(ranks: Real) -> Real:
     """
     if isinstance(ranks, float):
         return 0.0 if ranks <= 1.0 else _largest_of(ranks)
+    return cast("Real", like(_largest_of_each(ranks), ranks))
+
+
+@noted
+def _largest_of_each(ranks: Any) -> Any:
     values, back = np.unique(ranks, return_inverse=True)
-    largest: Real = np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
-    return cast("Real", like(largest, ranks))
+    return np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
 
 
 PLAIN_FUNCTIONS.update(

@@ -7,7 +7,7 @@ points are worked on together, such a decision is right for all of them or for n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class Points(np.ndarray[Any, Any]):
     roofsim.points.Diverged: points of one group differ in what decides the structure of their program
     """
 
+    #: Whether they are samples that stand for other points as well.
+    sampled: ClassVar[bool] = False
+
     def __bool__(self) -> bool:
         return bool(agreed(self != 0.0))
 
@@ -76,6 +79,16 @@ class Points(np.ndarray[Any, Any]):
     def __format__(self, form: str) -> str:
         return format(float(self), form)
 
+    def settled(self) -> Any:
+        """Return the value that all points have.
+
+        Raises
+        ------
+        Diverged
+            Where they have several.
+        """
+        return _agreed(self)
+
 
 def points(values: Any) -> Any:
     """Return numbers, one per point along the first axis, as `Points`.
@@ -92,6 +105,8 @@ def together(values: Sequence[Any]) -> Any:
     >>> together([2.0, 2.0]), together([1.0, 2.0])
     (2.0, Points([1., 2.]))
     """
+    if isinstance(values, Points):
+        return values if values.sampled or (values != values[0]).any() else float(values[0])
     first = values[0]
     return first if all(value == first for value in values) else points(values)
 
@@ -114,6 +129,10 @@ def agreed(values: Any) -> Any:
     Diverged
         Where they have several.
     """
+    return values.settled() if isinstance(values, Points) else _agreed(values)
+
+
+def _agreed(values: Any) -> Any:
     rows = np.asarray(values)
     if rows.size == 1:
         return rows.item()
@@ -135,7 +154,7 @@ def anywhere(condition: Any) -> bool:
     if isinstance(condition, bool):
         return condition
     if isinstance(condition, Points) and condition.ndim:
-        return bool(agreed(np.asarray(condition).reshape(len(condition), -1).any(axis=1)))
+        return bool(agreed(condition if condition.ndim == 1 else condition.reshape(len(condition), -1).any(axis=1)))
     return bool(np.any(condition))
 
 
@@ -148,8 +167,37 @@ def everywhere(condition: Any) -> bool:
     if isinstance(condition, bool):
         return condition
     if isinstance(condition, Points) and condition.ndim:
-        return bool(agreed(np.asarray(condition).reshape(len(condition), -1).all(axis=1)))
+        return bool(agreed(condition if condition.ndim == 1 else condition.reshape(len(condition), -1).all(axis=1)))
     return bool(np.all(condition))
+
+
+def surely(condition: Any) -> bool:
+    """Tell whether a condition is known to hold everywhere, so that what is for elsewhere need not be worked out.
+
+    Of points that are samples of others it never is. Nothing is decided by it: code must be right where the answer is no.
+
+    >>> surely(np.array([True, True])), surely(np.array([True, False]))
+    (True, False)
+    """
+    return not getattr(condition, "sampled", False) and bool(np.all(condition))
+
+
+def possibly(condition: Any) -> bool:
+    """Tell whether a condition may hold somewhere, as `surely`.
+
+    >>> possibly(np.array([True, False])), possibly(np.array([False, False]))
+    (True, False)
+    """
+    return getattr(condition, "sampled", False) or bool(np.any(condition))
+
+
+def of_first(condition: Any) -> bool:
+    """Return what the first of several points says of a condition that only texts depend on; of samples of others, no.
+
+    >>> of_first(np.array([True, False]))
+    True
+    """
+    return not getattr(condition, "sampled", False) and bool(np.ravel(condition)[0])
 
 
 def decided(condition: Any) -> bool | None:

@@ -12,12 +12,14 @@ from roofsim.spec.engine.choice import read_choice
 if TYPE_CHECKING:
     from roofsim.calibrate.cases import Case
 
-#: What a user states of the workload: phase, batch, lengths, load, precision, engine, what is trained, and recomputation, which
-#: belongs to the layout. Optimizer, attention, memory format, dropout and all facts of the engine are left to defaults.
+#: What a user states of the workload: phase, batch, lengths, load, precision, engine, what is trained, recomputation, which
+#: belongs to the layout, and the format of images: frameworks keep theirs unless a program asks for another in so many words, as
+#: it does for a precision, and publishers name their tables after both. Optimizer, attention, dropout and all facts of the engine
+#: are left to defaults.
 WORKLOAD: Final = (
     "phase", "micro_batch_size", "batch_size", "global_batch_size", "sequence_length", "packed_length", "image_size",
     "num_inference_steps", "target_length", "prompt_length", "output_length", "context_length", "concurrency", "request_rate",
-    "precision", "engine", "adapter", "recompute",
+    "precision", "engine", "adapter", "recompute", "memory_format",
 )  # fmt: skip
 #: What a user states of a server: how requests come, and what decides how much is computed; no limits of its scheduler.
 SERVING: Final = (
@@ -31,7 +33,7 @@ _NO_UPDATE: Final = "none"
 
 
 def plain_scenario(scenario: dict[str, Any]) -> dict[str, Any]:
-    """Return a scenario with model, card, number, batch, lengths, precision, phase, engine and layout only.
+    """Return a scenario with model, card, number, batch, lengths, precision, format of images, phase, engine and layout only.
 
     The engine loses its variant, and keeps its version or date where the source has one: an unstated version means today's, and the
     day of a measurement is that of whoever measured. A precision of several roles is named by what it computes in; what was not

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from roofsim.analyze.host import last_of, off_device_of
 from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.loading import loading
@@ -13,7 +11,7 @@ from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
-from roofsim.points import everywhere
+from roofsim.points import everywhere, of_first, surely
 from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
@@ -33,11 +31,18 @@ def memory_of(evaluation: Unpriced) -> Memory:
     stages = evaluation.program.stages
     graph = stages[0].graph
     fullest = _of_ranks(stages[0], evaluation.profiles[0])
+    left_behind: Real | None = None
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         later = _of_ranks(stage, other)
         fuller: Any = later.peak >= fullest.peak
-        graph = stage.graph if everywhere(fuller) else graph
+        if getattr(fuller, "sampled", False) and not _asks_for_graph(evaluation):
+            before = graph.once("stranded", stranded) if left_behind is None else left_behind
+            left_behind = where(fuller, stage.graph.once("stranded", stranded), before)
+        else:
+            graph = stage.graph if everywhere(fuller) else graph
         fullest = _fuller(fullest, later, fuller)
+    if left_behind is None:
+        left_behind = graph.once("stranded", stranded)
     fullest = _or_loading(fullest, loading(evaluation, graph))
     decoder = _decoder(evaluation)
     if decoder is not None:
@@ -49,7 +54,7 @@ def memory_of(evaluation: Unpriced) -> Memory:
     components["temporary"] = components["temporary"] + _workspace(evaluation)
     own = resolved.engine.memory.reserved_overhead
     overhead = resolved.constants.physics["reserved_overhead"] if own is None else own
-    components["fragmentation"] = transient * overhead + _unusable(evaluation, fullest, graph)
+    components["fragmentation"] = transient * overhead + _unusable(evaluation, fullest, graph, left_behind)
     allocated = fullest.peak + _workspace(evaluation)
     if decoder is not None:
         room = evaluation.device.capacity - components["context"] - allocated - components["fragmentation"]
@@ -57,13 +62,10 @@ def memory_of(evaluation: Unpriced) -> Memory:
         left = minimum(decoder.reserved + components["parameters"] - allocated - components["fragmentation"], room)
         components["fragmentation"] = components["fragmentation"] + maximum(left, 0.0)
     reserved = allocated + components["fragmentation"]
-    total: Real = 0.0
-    for amount in components.values():
-        total = total + amount
     memory = Memory(
         allocated_peak=allocated,
         reserved=reserved,
-        device_total=total,
+        device_total=reserved + components["context"] + communicators(resolved),
         saved_activations=fullest.saved_activations,
         capacity=evaluation.device.capacity,
         components=components,
@@ -84,7 +86,7 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
     components["parameters"] = where(higher, weights, profile.components["parameters"])
     components["temporary"] = where(higher, parts, profile.components["temporary"])
     loading = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
-    return replace(loading, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else loading
+    return replace(loading, peak_op="loading", peak_phase="loading") if of_first(higher) else loading
 
 
 def _decoder(evaluation: Unpriced) -> Cached | None:
@@ -103,11 +105,7 @@ def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryPro
     components = dict(profile.components)
     components["temporary"] = components["temporary"] + more
     with_decoder = replace(profile, peak=profile.peak + more, components=components)
-    return (
-        replace(with_decoder, peak_op=f"{name}, a convolution's workspace")
-        if bool(np.all(more > 0.0))
-        else with_decoder
-    )
+    return replace(with_decoder, peak_op=f"{name}, a convolution's workspace") if surely(more > 0.0) else with_decoder
 
 
 def communicators(resolved: Resolved) -> Real:
@@ -133,10 +131,19 @@ def _workspace(evaluation: Unpriced) -> Real:
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 
 
-def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph) -> Real:
-    """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
+def _asks_for_graph(evaluation: Unpriced) -> bool:
+    """Tell whether more of the fullest stage's graph counts than what its loss leaves behind."""
+    memory = evaluation.resolved.engine.memory
+    return memory.communication_pools or memory.merged_weights == "beside_parts"
+
+
+def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph, left_behind: Real) -> Real:
+    """Return the bytes of freed blocks that what comes next cannot use, beside the usual share.
+
+    `left_behind` are those of the loss.
+    """
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
-    unusable = maximum(profile.loss_peak + graph.once("stranded", stranded) - profile.peak, 0.0)
+    unusable = maximum(profile.loss_peak + left_behind - profile.peak, 0.0)
     if evaluation.resolved.engine.memory.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
         unusable = unusable + graph.once("apart", apart)
     return unusable
@@ -154,12 +161,13 @@ def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryPr
     """Return the later profile where it is the fuller one; names are those of the one that is for all elements."""
     if is_scalar(first.peak, later.peak):
         return later if fuller else first
-    best = later if bool(np.all(fuller)) else first
+    best = later if surely(fuller) else first
     return replace(
         best,
         peak=where(fuller, later.peak, first.peak),
         components={name: where(fuller, later.components[name], amount) for name, amount in first.components.items()},
         saved_activations=where(fuller, later.saved_activations, first.saved_activations),
+        loss_peak=where(fuller, later.loss_peak, first.loss_peak),
     )
 
 

@@ -114,7 +114,11 @@ def scenario_options(verb: Verb) -> Verb: ...
 
 @overload
 def scenario_options(
-    *, leave_out: tuple[str, ...] = ..., refused: tuple[str, ...] = ..., defaults: dict[str, str] | None = ...
+    *,
+    leave_out: tuple[str, ...] = ...,
+    refused: tuple[str, ...] = ...,
+    defaults: dict[str, str] | None = ...,
+    settings: bool = ...,
 ) -> Callable[[Verb], Verb]: ...
 
 
@@ -124,31 +128,33 @@ def scenario_options(
     leave_out: tuple[str, ...] = (),
     refused: tuple[str, ...] = SERVING,
     defaults: dict[str, str] | None = None,
+    settings: bool = True,
 ) -> Any:
     """Add the scenario options to a verb, but those left out; it receives them as `overrides`, in the order of the schema.
 
     Those `refused` are not in the help; the verb says why it has no use for them. `defaults` are those that a verb has of
-    its own.
+    its own. Without `settings`, ``--set`` is the verb's own.
     """
     if verb is None:
-        return functools.partial(scenario_options, leave_out=leave_out, refused=refused, defaults=defaults)
+        own_words = {"leave_out": leave_out, "refused": refused, "defaults": defaults, "settings": settings}
+        return functools.partial(scenario_options, **own_words)
     own = {name for name in verb.__annotations__ if name != "overrides"}
     taken = {*leave_out, *own}
 
     def more_parameters() -> list[VerbParameter]:
-        shared = [
+        shared: list[VerbParameter] = [
             _KeyParameter(section, key, field, hidden=key in refused, stated=(defaults or {}).get(key))
             for section, key, field in scenario_fields()
             if key not in taken
         ]
-        return [*shared, _settings()]
+        return [*shared, _settings()] if settings else shared
 
     @functools.wraps(verb)
     def wrapped(**given: Any) -> Any:
         names = [name for name in given if name not in own and name != "settings"]
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
-        chosen += [_setting(text) for text in given.pop("settings") or []]
+        chosen += [setting(text) for text in given.pop("settings", None) or []]
         return verb(**given, overrides=chosen)
 
     wrapped.more_parameters = more_parameters  # type: ignore[attr-defined]
@@ -198,12 +204,19 @@ def _settings() -> VerbParameter:
     return VerbParameter("settings", list[str], declared, None, required=False)
 
 
-def _setting(text: str) -> tuple[str, str, str]:
+def setting(text: str, flag: str = "--set") -> tuple[str, str, str]:
+    """Return the key, the text of the value and the flag of a setting ``KEY=VALUE``.
+
+    Raises
+    ------
+    BadParameter
+        For a text without a key or a value.
+    """
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         import typer
 
         raise typer.BadParameter(
-            f"expected SECTION.KEY=VALUE, for example workload.micro_batch_size=8; got {text!r}", param_hint="--set"
+            f"expected SECTION.KEY=VALUE, for example workload.micro_batch_size=8; got {text!r}", param_hint=flag
         )
-    return key.strip(), value, "--set"
+    return key.strip(), value, flag

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from roofsim.cli.words import VerbParameter
 
 #: Sections of the help of a verb, in this order.
-PANELS: Final = ("Axes", "Model", "Workload", "Precision", "Parallelism", "Hardware", "Reliability", "Output", "Other")
+PANELS: Final = (
+    "Target",
+    "Changes",
+    "Axes",
+    "Model",
+    "Workload",
+    "Precision",
+    "Parallelism",
+    "Hardware",
+    "Reliability",
+    "Output",
+    "Other",
+)
 ABOUT: Final = "Predict step time, memory and limits of a neural network on given hardware, without a GPU."
 VERSION_HELP: Final = "Print the version and exit."
 _HELP: Final = ("-h, --help", "Show this message and exit.")

@@ -42,6 +42,24 @@ VERBS: Final = {
             "roofsim compare gpt.yaml a100 h100 --sort cost --price h100=2.50 --price a100=1.20",
         ),
     ),
+    "whatif": Verb(
+        "roofsim.cli.whatif:whatif",
+        "Show a scenario before and after changes: what each gains, how sure that is, and where the difference comes from.",
+        (
+            "roofsim whatif llama3-8b --gpu h100 --seq-len 2k --set memory.bandwidth=2x",
+            "roofsim whatif resnet50 --gpu v100 --batch 64 --precision fp16-amp --set memory.bandwidth='300 GB/s'",
+            "roofsim whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each --also tdp=-20%",
+        ),
+    ),
+    "need": Verb(
+        "roofsim.cli.need:need",
+        "Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.",
+        (
+            "roofsim need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
+            "roofsim need resnet50 --gpu v100 --batch 64 --precision fp16-amp --tokens-per-second 2000",
+            "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1.2e12",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",
@@ -49,6 +67,15 @@ VERBS: Final = {
             "roofsim sweep llama3-8b --gpu h100 --seq-len 2k --axis parallel.tensor=1,2,4,8 --sort step_time",
             "roofsim sweep resnet50 --axis gpu=a100,h100 --axis batch=1..256:x2 --figure throughput.samples_per_second",
             "roofsim sweep gpt.yaml --gpu h100 --axis hardware.override.gpu.memory.bandwidth=1..8TB/s:15 --plot sweep.png",
+        ),
+    ),
+    "plan": Verb(
+        "roofsim.cli.plan:plan",
+        "Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat.",
+        (
+            "roofsim plan llama3-8b --gpu h100 --gpus 8 --engine torchtitan --seq-len 4k --global-batch-size 64",
+            "roofsim plan gpt.yaml --gpu a100,h100 --gpus 4..16 --objective cost --constraint 'memory < 70 GiB'",
+            "roofsim plan llama3-70b --gpu h200 --gpus 8 --phase decode --context-length 4k --batch-size 64 --engine vllm",
         ),
     ),
     "fit": Verb(

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/compare/1"
 
 
+def unit_of(result: Result | None) -> str:
+    """Return what throughput and cost are counted in: ``tokens``, or ``images`` (samples); nothing where nothing runs."""
+    cost = {} if result is None else result.cost
+    key = next((key for key in cost if key.startswith("usd_per_million_")), "")
+    return key.removeprefix("usd_per_million_")
+
+
+def rate_of(result: Result) -> float | None:
+    """Return tokens or samples per second, of all cards together."""
+    rate = result.throughput["tokens_per_second" if unit_of(result) == "tokens" else "samples_per_second"]
+    return None if rate is None else float(rate)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One card, or one set of cards.
@@ -86,17 +99,12 @@ class Row:
     @property
     def unit(self) -> str:
         """What throughput and cost are counted in: ``tokens``, or ``images`` (samples)."""
-        cost = {} if self.result is None else self.result.cost
-        key = next((key for key in cost if key.startswith("usd_per_million_")), "")
-        return key.removeprefix("usd_per_million_")
+        return unit_of(self.result)
 
     @property
     def rate(self) -> float | None:
         """Tokens or samples per second, of all cards of the row together; None where it cannot run."""
-        if self.result is None:
-            return None
-        rate = self.result.throughput["tokens_per_second" if self.unit == "tokens" else "samples_per_second"]
-        return None if rate is None else float(rate)
+        return None if self.result is None else rate_of(self.result)
 
     @property
     def units_per_dollar(self) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.points import Points, like
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,13 +26,13 @@ def column(values: Sequence[Any], rank: int) -> Array:
         column: Array = np.array(values)
         return column.reshape(len(values), *(1,) * rank) if rank else column
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    stacked = np.stack([np.broadcast_to(np.asarray(value), shape) for value in values])
+    stacked = np.stack([np.broadcast_to(as_array(value), shape) for value in values])
     return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
 
 
 def is_of_points(values: Iterable[Any]) -> bool:
     """Tell whether any of some numbers are those of several points."""
-    return Points in map(type, values)
+    return any(issubclass(kind, Points) for kind in set(map(type, values)))
 
 
 def settled(value: Any, *, of_points: bool) -> Any:
@@ -43,7 +44,7 @@ def settled(value: Any, *, of_points: bool) -> Any:
 
 def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
     """Return the numbers of each kernel of a stack on its own."""
-    array = np.broadcast_to(np.asarray(values), (count, *shape))
+    array = np.broadcast_to(as_array(values), (count, *shape))
     if not shape:
         rows: list[Any] = array.tolist()
         return rows

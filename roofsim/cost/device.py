@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 #: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
 ON_BOTH: Final = ("fp32", "fp64")
 SIXTEEN_BIT: Final = ("bf16", "fp16")
-#: Number format -> the constant that says its energy per FLOP against one of 16 bits.
-WIDTHS: Final = {
-    "fp8": "width_energy_8_bit", "int8": "width_energy_8_bit", "fp6": "width_energy_6_bit", "fp4": "width_energy_4_bit",
-    "int4": "width_energy_4_bit",
+#: Narrow number format -> its width, as files of architectures name it.
+WIDTHS: Final[dict[str, Literal["8-bit", "6-bit", "4-bit"]]] = {
+    "fp8": "8-bit", "int8": "8-bit", "fp6": "6-bit", "fp4": "4-bit", "int4": "4-bit",
 }  # fmt: skip
+#: Formats of whole numbers.
+INTEGERS: Final = ("int8", "int4")
+#: Width -> the constant that says its energy per FLOP against one of 16 bits.
+WIDTH_ENERGIES: Final = {
+    "8-bit": "width_energy_8_bit",
+    "6-bit": "width_energy_6_bit",
+    "4-bit": "width_energy_4_bit",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,15 +225,26 @@ class Device:
 
     def width_energy(self, math: str) -> float:
         """Return the energy of a FLOP of matrix arithmetic in a format against one in 16 bits."""
-        return self.constants.physics[WIDTHS[math]] if math in WIDTHS else 1.0
+        each = self.constants.physics[WIDTH_ENERGIES[WIDTHS[math]]] if math in WIDTHS else 1.0
+        return each * self._integer_energy(math)
+
+    def _integer_energy(self, math: str) -> float:
+        """Return the energy of a FLOP in a format against one on floating-point numbers as wide."""
+        return self.constants.physics["integer_energy"] if math in INTEGERS else 1.0
 
     def heat(self, flops: Real, math: str) -> Real:
         """Return the joules of the arithmetic of a long product on matrix units, at the clock that it can hold."""
-        each = self.architecture.product_energy or 0.0
-        if math in ("tf32", "fp32"):
-            each = each * self.constants.energy.tf32 / self.constants.energy.tensor16
-        joules: Real = flops * each * self.width_energy(math)
+        joules: Real = flops * self._product_energy(math)
         return joules
+
+    def _product_energy(self, math: str) -> float:
+        each, own = self.architecture.product_energy or 0.0, self.architecture.narrow_product_energy
+        if math in ("tf32", "fp32"):
+            return each * self.constants.energy.tf32 / self.constants.energy.tensor16
+        width = WIDTHS.get(math)
+        if width is not None and width in own:
+            return own[width] * self._integer_energy(math)
+        return each * self.width_energy(math)
 
     def host_time(self, phase: Phase) -> Real:
         """Return the host's seconds to issue a kernel in a phase."""

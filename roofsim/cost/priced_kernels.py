@@ -19,6 +19,7 @@ from roofsim.graph.alike import alike
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import is_scalar, minimum, where
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -139,16 +140,16 @@ class PricedKernels:
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
         reached = unit_reach(work.load * scales.memory_bandwidth / scales.vector_flops)
-        given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
+        given = as_array(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
         allowed = work.limit * scales.vector_flops
-        floor = np.asarray(device.architecture.kernel_floor)
+        floor = as_array(device.architecture.kernel_floor)
         return price(
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
             minimum(given, allowed),
             (work.launches * floor + work.floor) / scales.launch_rate,
-            np.where(np.asarray(work.norm) > 0.0, work.norm, device.constants.norm),  # type: ignore[arg-type]
+            np.where(as_array(work.norm) > 0.0, work.norm, device.constants.norm),  # type: ignore[arg-type]
             where(given > allowed, 1.0, 1.0 - reached * reached),
         )
 
@@ -157,7 +158,7 @@ class PricedKernels:
         power = self.context.device.power
         if power is None or is_scalar(power, scales.power):
             return None if power is None else power * scales.power
-        return np.asarray(power) * scales.power
+        return as_array(power) * scales.power
 
 
 def _attends(op: AbstractOp) -> bool:

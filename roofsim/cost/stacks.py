@@ -10,6 +10,7 @@ import numpy as np
 
 from roofsim.cost.columns import PLAIN, column
 from roofsim.records import dataclass, replace
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -165,7 +166,7 @@ def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
 
 def sums(values: Any, counts: Array, starts: list[int]) -> Any:
     """Return the sums of the kernels' numbers, each as often as it runs, over runs of rows that begin at `starts`."""
-    weighted = np.asarray(values) * counts
+    weighted = as_array(values) * counts
     if weighted.size < _MANY:
         return np.add.reduceat(weighted, starts, axis=0)
     ends = [*starts[1:], len(weighted)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.points import of_first
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
         phase: parts | {"activations": parts["activations"] + waiting} if phase in BESIDE else parts
         for phase, parts in profile.phase_live.items()
     }
-    peaks = {phase: _total(parts) for phase, parts in live.items()}
+    peaks = {phase: peak + waiting if phase in BESIDE else peak for phase, peak in profile.phase_peaks.items()}
     peak, components, fullest = _largest(peaks, live)
     curve = [
         (
@@ -56,20 +57,13 @@ def waiting_bytes(profile: MemoryProfile, held: Real) -> Real:
     return (maximum(held, 1.0) - 1.0) * (profile.forward_end["activations"] - profile.weight_copies)
 
 
-def _total(parts: dict[str, Real]) -> Real:
-    total: Real = 0.0
-    for amount in parts.values():
-        total = total + amount
-    return total
-
-
 def _largest(peaks: dict[str, Real], live: dict[str, dict[str, Real]]) -> tuple[Real, dict[str, Real], str]:
     """Return the largest peak, its parts, and its phase (of the first element, for arrays)."""
     names = list(peaks)
     best, parts, fullest = peaks[names[0]], live[names[0]], names[0]
     for name in names[1:]:
         higher: Any = peaks[name] > best
-        if bool(np.ravel(higher)[0]):
+        if of_first(higher):
             fullest = name
         if is_scalar(peaks[name], best):
             best, parts = (peaks[name], live[name]) if higher else (best, parts)

@@ -13,6 +13,7 @@ from roofsim.numeric import Real, is_scalar, maximum, where
 from roofsim.points import like
 from roofsim.records import dataclass, field
 from roofsim.symbols import Symbol
+from roofsim.traced.points import as_array, noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ class Fullest:
             if higher:
                 self.total, self.number, self.instants = total, number, [Instant(number, op, live)]
             return
-        higher = np.asarray(higher)
+        higher = as_array(higher)
         if higher.all():
             self.number, self.instants = np.full(higher.shape, number), [Instant(number, op, live)]
         elif higher.any():
@@ -90,7 +91,7 @@ class Fullest:
         """Return the bytes by category at the fullest instant."""
         if is_scalar(self.total):
             return self.first().live()
-        shape, numbers = np.shape(self.total), np.asarray(self.number)
+        shape, numbers = np.shape(self.total), as_array(self.number)
         present = set(np.unique(numbers).tolist())
         fullest, *others = [instant for instant in self.instants if instant.number in present]
         parts = {name: _filled(amount, shape, self.total) for name, amount in fullest.live().items()}
@@ -101,7 +102,7 @@ class Fullest:
 
 
 def _filled(amount: Real, shape: tuple[int, ...], total: Real) -> Real:
-    filled: Real = like(np.broadcast_to(np.asarray(amount), shape), total)
+    filled: Real = like(np.broadcast_to(as_array(amount), shape), total)
     return filled
 
 
@@ -120,7 +121,7 @@ class Peak:
         if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
             self.in_loss = maximum(self.in_loss, total)
         fullest = self.phases.get(op.phase)
-        if self._waiting or isinstance(total, Symbol):
+        if self._waiting or isinstance(total, Symbol) or getattr(total, "sampled", False):
             self._waiting.setdefault(str(op.phase), []).append((total, Instant(self.count, op, live)))
             self.count += 1
             return
@@ -159,9 +160,45 @@ class _FullestOfSymbols(Fullest):
         return {name: self.number.trace.head.picked(self.number, [live[name] for live in each]) for name in each[0]}
 
 
+@dataclass
+class _FullestOfSamples(Fullest):
+    """The fullest of instants whose totals are those of sample points: which it is, is a number of each."""
+
+    def pick(self, of: Callable[[Instant], Any]) -> Any:
+        """Return what a function says of an instant: only texts are asked for so."""
+        return of(self.instants[0])
+
+    def live(self) -> dict[str, Real]:
+        """Return the bytes by category at the fullest instant."""
+        each = [instant.live() for instant in self.instants]
+        return {name: picked(self.number, *(live[name] for live in each)) for name in each[0]}
+
+
+@noted
+def _first_largest_of_each(*totals: Any) -> Any:
+    """Return which of several arrays is the first that is largest, elementwise."""
+    return np.argmax(np.stack(np.broadcast_arrays(*totals)), axis=0)
+
+
+@noted
+def _picked(place: Any, *values: Any) -> Any:
+    at, *each = np.broadcast_arrays(place, *values)
+    return np.take_along_axis(np.stack(each), at[np.newaxis], axis=0)[0]
+
+
+def picked(place: Any, *values: Any) -> Any:
+    """Return the one of several numbers that stands at a place, elementwise."""
+    first = values[0]
+    same = all(value is first or (type(value) is type(first) is float and value == first) for value in values)
+    return first if same else _picked(place, *values)
+
+
 def _fullest(offered: Sequence[tuple[Any, Instant]]) -> Fullest:
     """Return the fullest of instants, of equal ones the first, whose totals are symbols."""
     totals, instants = zip(*offered, strict=True)
+    if any(getattr(total, "sampled", False) for total in totals):
+        place = _first_largest_of_each(*totals)
+        return _FullestOfSamples(picked(place, *totals), place, list(instants))
     place = next(total for total in totals if type(total) is Symbol).trace.head.called(_first_largest, totals)
     return _FullestOfSymbols(place.trace.head.picked(place, totals), place, list(instants))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from roofsim.graph.tensor import Role, Tensor
 from roofsim.memory.peak import Instant, Peak
 from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, stream_of
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
+from roofsim.points import surely
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -327,10 +328,10 @@ class Liveness:
         more = maximum(times - 1.0, 0.0)
         grown = more * _total(step)
         # Where iterations leave something, the last is fullest; where they leave nothing or free what others left, the first.
-        if not _all(grown > 0.0):
+        if not surely(grown > 0.0):
             for op, total, at in points:
                 peak.offer(total, op, partial(dict, at))
-        if not _all(grown <= 0.0):
+        if not surely(grown <= 0.0):
             for op, total, at in points:
                 peak.offer(total + grown, op, partial(_after, at, step, more))
         if block is not None:
@@ -389,10 +390,6 @@ def _after(at: dict[str, Real], step: dict[str, Real], iterations: Real) -> dict
 
 def _name(instant: Instant) -> str:
     return instant.op.name
-
-
-def _all(condition: Any) -> bool:
-    return bool(np.all(np.asarray(condition)))
 
 
 def last_of(value: Real) -> float:

@@ -17,6 +17,7 @@ from roofsim.memory.allocator import FREE, simulate
 from roofsim.memory.profile import Liveness
 from roofsim.numeric import Array, Real, is_scalar
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def cached(graph: OpGraph, *, transposes: bool) -> Cached:
     keys, sizes = zip(*_events(graph, transposes=transposes), strict=True)
     if is_scalar(*sizes):
         return Cached(*_simulated(keys, np.array(sizes)))
-    columns = np.stack(np.broadcast_arrays(*(np.asarray(size, dtype=float) for size in sizes)))
+    columns = np.stack(np.broadcast_arrays(*(as_array(size, dtype=float) for size in sizes)))
     shape = columns.shape[1:]
     distinct, places = np.unique(columns.reshape(len(sizes), -1), axis=1, return_inverse=True)
     peaks = np.array([_simulated(keys, column) for column in distinct.T])

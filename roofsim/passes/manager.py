@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 #: Projections that engines of inference merge beside queries, keys and values; training keeps them apart (Megatron-LM,
 #: multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj).
 LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
-
-
 #: Arithmetic that kernels of convolutions have beside that of 16 bits and more; narrower formats are those of GEMMs alone.
 EIGHT_BITS: Final = ("fp8", "int8")
 
@@ -150,13 +148,15 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
 
 
 def _epilogues(engine: Engine) -> list[Pass]:
-    """Return the pass that puts into products what an engine does not run behind them."""
-    facts, products = engine.convolution, engine.matmul.epilogue
-    if (facts.norms, facts.epilogue, products, facts.pool_positions) == ("kernels", "none", "none", True):
+    """Return the passes that put into kernels what an engine does not run behind them."""
+    facts, products, parts = engine.convolution, engine.matmul.epilogue, engine.fusion.concatenations
+    if (facts.norms, facts.epilogue, products, parts) == ("kernels", "none", "none", "copied") and facts.pool_positions:
         return []
+    from roofsim.passes.kernels.concatenations import WriteParts
     from roofsim.passes.kernels.epilogues import MergeEpilogues
 
-    return [MergeEpilogues(convolutions=facts, in_products=products == "activation")]
+    merged = MergeEpilogues(convolutions=facts, products=products)
+    return [WriteParts(), merged] if parts == "written" else [merged]
 
 
 def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
+    from roofsim.decide.need import Need
+    from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
+    from roofsim.search.planning.answer import Plan
     from roofsim.search.table import SweepTable
     from roofsim.serve.one_pass.served import ServedPasses
     from roofsim.serve.served import Served
@@ -138,6 +141,24 @@ def _show_collectives(answer: CollectivesView, console: Console) -> None:
     print_collectives(console, answer.rows)
 
 
+def _show_plan(answer: Plan, console: Console) -> None:
+    from roofsim.report.plan import print_plan
+
+    print_plan(console, answer)
+
+
+def _show_whatif(answer: WhatIf, console: Console) -> None:
+    from roofsim.report.whatif import print_whatif
+
+    print_whatif(console, answer)
+
+
+def _show_need(answer: Need, console: Console) -> None:
+    from roofsim.report.need import print_need
+
+    print_need(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -147,7 +168,8 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
-    "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep,
+    "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
+    "Need": _show_need, "Plan": _show_plan,
 }  # fmt: skip
 
 
@@ -219,6 +241,24 @@ def _line_of_comparison(answer: Comparison) -> str:
     return f"{', '.join(row.label for row in answer)}{first}{cannot}"
 
 
+def _line_of_plan(answer: Plan) -> str:
+    from roofsim.report.plan import headline
+
+    return headline(answer)
+
+
+def _line_of_whatif(answer: WhatIf) -> str:
+    from roofsim.report.whatif import sentences
+
+    return " ".join(sentences(answer))
+
+
+def _line_of_need(answer: Need) -> str:
+    from roofsim.report.need import sentence
+
+    return sentence(answer)
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -239,6 +279,9 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Comparison": _line_of_comparison,
     "Table": _line_of_table,
     "SweepTable": _line_of_sweep,
+    "Plan": _line_of_plan,
+    "WhatIf": _line_of_whatif,
+    "Need": _line_of_need,
 }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from roofsim.numeric import Real, divide, maximum, where
+from roofsim.points import possibly, surely
 from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
 from roofsim.schedule.pipeline.makespan import closed_form, makespan
@@ -81,9 +80,9 @@ class Schedule:
         index: Any = 0
         for place, one in enumerate(alone[1:], start=1):
             longer = one.step > best.step
-            if np.all(longer):
+            if surely(longer):
                 best, index = one, place
-            elif np.any(longer):
+            elif possibly(longer):
                 best, index = _elementwise(longer, one, best), where(longer, float(place), index)
         return with_bubble(best, step - best.step), index
 

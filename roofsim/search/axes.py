@@ -158,10 +158,7 @@ def read_axes(given: Mapping[str, Iterable[Any]], keywords: Mapping[str, Any] | 
 
 def _axis(key: str, values: Any) -> Axis:
     place = Place(f"axis {key}")
-    path = section_path(key, place)
-    problem = _unknown(path, place)
-    if problem is not None:
-        raise SpecError(problem)
+    path = key_path(key, place)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpecError(
             Problem(f"expected a list of values; got {values!r}", place, hint=f"For one value: [{values!r}].")
@@ -169,7 +166,7 @@ def _axis(key: str, values: Any) -> Axis:
     points = tuple(plain(value) for value in values)
     if not points:
         raise SpecError(Problem("has no values", place, hint="Give at least one, or leave the axis out."))
-    return Axis(key, path, points, _unit_of(path), _cards(points, place) if path == _GPU else {})
+    return Axis(key, path, points, unit_at(path), _cards(points, place) if path == _GPU else {})
 
 
 def _cards(values: tuple[Any, ...], place: Place) -> dict[str, Card]:
@@ -213,10 +210,25 @@ def axis_unit(key: str) -> str | None:
     SpecError
         For a key that no scenario has.
     """
-    return _axis(key, (None,)).unit
+    return unit_at(key_path(key, Place(f"axis {key}")))
 
 
-def _unit_of(path: tuple[str, ...]) -> str | None:
+def key_path(key: str, place: Place) -> tuple[str, ...]:
+    """Return where a key stands in a scenario.
+
+    Raises
+    ------
+    SpecError
+        For a key that no scenario has.
+    """
+    path = section_path(key, place)
+    problem = _unknown(path, place)
+    if problem is not None:
+        raise SpecError(problem)
+    return path
+
+
+def unit_at(path: tuple[str, ...]) -> str | None:
     """Return the unit of the quantity that a key is, or None."""
     head, *rest = path
     if path[:2] == ("hardware", "override") and len(path) == 3:

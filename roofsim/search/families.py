@@ -8,6 +8,7 @@ each point. All others are *words*: each combination of them is a family of its 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,6 +80,16 @@ class ScenarioFamily:
     tables: dict[str, tuple[int, ...]]
     scenarios: dict[tuple[str, int], tuple[Document, Scenario]] = field(default_factory=dict)
 
+    def form(self) -> tuple[Any, ...]:
+        """Return what its scenarios have in common, whatever the values of its columns."""
+        axes = [self.space.axes[place] for place, _ in self.numbers.values()]
+        axes += [self.space.axes[place] for places in self.tables.values() for place in places]
+        data = self.document.data
+        for axis in axes:
+            data = _without(data, axis.path)
+        columns = tuple(sorted(self.numbers)), tuple(sorted(axis.path for axis in axes))
+        return json.dumps(data, sort_keys=True, default=repr), self.document.source, columns
+
     def row(self, table: str, number: int) -> tuple[Document, Scenario]:
         """Return the scenario with one combination of the values of a table's axes.
 
@@ -124,6 +135,18 @@ class Rows:
         """Return of each swept number its values, and which of them each point has."""
         return {name: (self.at[place], values) for name, (place, values) in self.family.numbers.items()}
 
+    def table_values(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the values of a table's axes in each of the rows that `table` names."""
+        rows, _ = self.table(name) or ([], None)
+        axes = [self.family.space.axes[place].values for place in self.family.tables[name]]
+        at = [np.unravel_index(row, list(map(len, axes))) for row in rows]
+        return [tuple(axis[int(place)] for axis, place in zip(axes, own, strict=True)) for own in at]
+
+    def table_index(self, name: str) -> NDArray[np.int64]:
+        """Return which of these rows each point has."""
+        table = self.table(name)
+        return np.zeros(len(self), dtype=np.int64) if table is None else table[1]
+
     def table(self, name: str) -> tuple[list[int], NDArray[np.int64]] | None:
         """Return the rows of a table that the points have, and the place among them of each point's; None without such axes."""
         axes = self.family.tables.get(name)
@@ -143,12 +166,8 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
     SpecError
         When a key lies below a value that is no mapping.
     """
-    numbers = _numbers(base, space)
-    tables: dict[str, tuple[int, ...]] = {}
-    for place, axis in enumerate(space.axes):
-        if (table := table_of(axis)) is not None:
-            tables[table] = (*tables.get(table, ()), place)
-    inner = sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
+    numbers, tables = numbers_of(base, space), tables_of(space)
+    inner = inner_of(numbers, tables)
     words = [place for place in range(len(space.axes)) if place not in inner]
     usual = {
         place: next((at for at, value in enumerate(read) if value is not None), 0) for place, read in numbers.values()
@@ -159,6 +178,20 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
         for place, axis in enumerate(space.axes):
             document = axis.put(document, axis.values[at.get(place, 0)])
         yield from _rows(ScenarioFamily(document, space, numbers, tables), inner, at)
+
+
+def tables_of(space: AxisGrid) -> dict[str, tuple[int, ...]]:
+    """Return the axes that change numbers of a part of a scenario: the part -> which axes they are."""
+    tables: dict[str, tuple[int, ...]] = {}
+    for place, axis in enumerate(space.axes):
+        if (table := table_of(axis)) is not None:
+            tables[table] = (*tables.get(table, ()), place)
+    return tables
+
+
+def inner_of(numbers: dict[str, tuple[int, list[Any]]], tables: dict[str, tuple[int, ...]]) -> list[int]:
+    """Return the axes whose values points of one family differ in."""
+    return sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
 
 
 def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
@@ -174,7 +207,7 @@ def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Itera
         yield Rows(family, places, tuple(index))
 
 
-def _numbers(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]]:
+def numbers_of(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]]:
     """Return the axes that are numbers: field of a `Point` -> which axis it is, and what its values are in a scenario."""
     fields = {number_of(axis): place for place, axis in enumerate(space.axes)}
     batch = {name for name in _BATCH if name in fields or base.states("workload", name)}
@@ -184,6 +217,15 @@ def _numbers(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]
         for name, place in fields.items()
         if name is not None and name not in passed_over
     }
+
+
+def _without(data: Any, path: tuple[str, ...]) -> Any:
+    """Return a mapping without what stands at a path."""
+    if not isinstance(data, dict) or path[0] not in data:
+        return data
+    if len(path) == 1:
+        return {key: value for key, value in data.items() if key != path[0]}
+    return data | {path[0]: _without(data[path[0]], path[1:])}
 
 
 def _read(axis: Axis, value: Any) -> Any:

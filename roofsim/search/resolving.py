@@ -174,9 +174,21 @@ class RowsResolver(SharedResolver):
         """
         scenario = self._scenario()
         point = Point.of(scenario.parallel, scenario.workload, scenario.hardware.gpus)
-        swept = {name: _looked_up(index, values) for name, (index, values) in self.rows.numbers().items()}
+        swept = {name: self.number(name, index, values) for name, (index, values) in self.rows.numbers().items()}
         scenario = self._of_first_rows(scenario)
         return replace(self.settled(scenario, replace(point, **swept)), points=len(self.rows))
+
+    def number(self, name: str, index: NDArray[Any], values: list[Any]) -> Any:
+        """Return a number of each point, by its name, the place of its value and the values; one number where all have the same."""
+        del name
+        used = np.unique(index)
+        return values[used[0]] if len(used) == 1 else points(np.asarray(values, dtype=np.float64)[index])
+
+    def joined(self, name: str, parts: list[T], index: NDArray[Any]) -> T:
+        """Return the parts of a table's rows, all of one form, as looked up by each point."""
+        del name
+        whole: T = mapped(stack(parts, [1] * len(parts)), lambda numbers: numbers[index])
+        return whole
 
     def _of_first_rows(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the words of the first row of each table."""
@@ -211,6 +223,8 @@ class RowsResolver(SharedResolver):
         def find(resolver: SharedResolver, scenario: Scenario) -> Hardware:
             if isinstance(gpus, int):
                 return resolver.hardware(scenario.hardware, gpus)
+            if getattr(gpus, "sampled", False):
+                return find_hardware(scenario.hardware, resolver.document, gpus)
             fewest, most = (resolver.hardware(scenario.hardware, int(bound(gpus))) for bound in (np.min, np.max))
             same = fewest.system == most.system and fewest.places == most.places
             return fewest if same else find_hardware(scenario.hardware, resolver.document, gpus)
@@ -244,21 +258,9 @@ class RowsResolver(SharedResolver):
         if index is None or len(set(forms)) == 1:
             if isinstance(parts[0], SpecError):
                 raise parts[0]
-            return parts[0] if index is None else joined(parts, index)  # type: ignore[no-any-return]
+            return parts[0] if index is None else self.joined(name, parts, index)  # type: ignore[no-any-return]
         known = {form: number for number, form in enumerate(dict.fromkeys(forms))}
         raise Diverged(np.array([known[form] for form in forms])[index])
-
-
-def joined(parts: list[T], index: NDArray[Any]) -> T:
-    """Return the parts of a table's rows, all of one form, as looked up by each point."""
-    whole: T = mapped(stack(parts, [1] * len(parts)), lambda numbers: numbers[index])
-    return whole
-
-
-def _looked_up(index: NDArray[Any], values: list[Any]) -> Any:
-    """Return the number of each point; one number where all have the same."""
-    used = np.unique(index)
-    return values[used[0]] if len(used) == 1 else points(np.asarray(values, dtype=np.float64)[index])
 
 
 def _text(value: Any) -> str:

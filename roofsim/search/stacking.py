@@ -161,7 +161,7 @@ def _is_exact(schedule: str, stages: int, micro_batches: int, virtual: int) -> b
 
 def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashable]]) -> Hashable:
     key: list[Hashable] = [tuple(path for path, _ in flat_override(resolved.override))]
-    for name in _parts(resolved):
+    for name in parts_of(resolved):
         part = getattr(resolved, name)
         if not isinstance(part, BaseModel):
             key.append(form_of(part))
@@ -172,7 +172,7 @@ def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashabl
     return tuple(key)
 
 
-def _parts(resolved: Resolved) -> list[str]:
+def parts_of(resolved: Resolved) -> list[str]:
     """Return the fields of a scenario that decide what is computed."""
     return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice", "points")]
 
@@ -201,7 +201,9 @@ def stacked(scenarios: Sequence[Resolved]) -> Resolved:
     Each may itself stand for several points; its elements stay in order.
     """
     first, counts = scenarios[0], [one.points for one in scenarios]
-    update: dict[str, Any] = {name: stack([getattr(one, name) for one in scenarios], counts) for name in _parts(first)}
+    update: dict[str, Any] = {
+        name: stack([getattr(one, name) for one in scenarios], counts) for name in parts_of(first)
+    }
     return replace(first, points=sum(counts), **update | dict.fromkeys(_TEXTS, ()))
 
 
@@ -237,7 +239,7 @@ def _numbers(values: list[Any], counts: list[int]) -> Any:
 
 def varying(resolved: Resolved) -> tuple[str, ...]:
     """Return the parts of a scenario that have numbers of several points."""
-    parts = {name: getattr(resolved, name) for name in _parts(resolved)}
+    parts = {name: getattr(resolved, name) for name in parts_of(resolved)}
     return tuple(name for name, part in parts.items() if mapped(part, lambda _: None) is not part)
 
 

@@ -17,9 +17,11 @@ from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.base import check_base, check_refused
 from roofsim.search.families import families_of
-from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
-from roofsim.search.stacking import PointBatch, Structure, alike, structures_of, varying
-from roofsim.search.table import Columns, Evaluated, Refusals, SweepTable
+from roofsim.search.mesh import TRACED, mesh_of
+from roofsim.search.pieces import NOT_FOR_ARRAYS, PieceReader
+from roofsim.search.resolving import SharedResolver
+from roofsim.search.stacking import PointBatch, Structure, structures_of
+from roofsim.search.table import Columns, Evaluated, SweepTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,18 +33,17 @@ if TYPE_CHECKING:
     from roofsim.search.families import Rows
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
-    from roofsim.spec.resolve import Resolved
 
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
 MOST_TOGETHER: Final = 1024
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
+#: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
+REPLAYED_FROM = 4096
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
 #: Parts that ask for the step on other hardware.
 _LIMITS: Final = ("bound", "bandwidth_bound", "runner_up", "elasticity", "networks")
-#: What code raises that is written for one number, and is given several.
-_NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
 
 
 def sweep_document(
@@ -71,7 +72,7 @@ def sweep_document(
     wanted = None if figures is None else (figures,) if isinstance(figures, str) else tuple(figures)
     limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
     sweep = _Sweep(document, read_axes(axes, keywords), partial(answer, limits=limits), importer, wanted)
-    check_base(SharedResolver(document, importer, sweep.shared), sweep.space)
+    check_base(SharedResolver(document, importer, sweep.reader.shared), sweep.space)
     places = iter(progress(range(sweep.space.size)))
     for rows in families_of(document, sweep.space):
         sweep.add(rows)
@@ -79,7 +80,7 @@ def sweep_document(
     sweep.evaluate()
     table = sweep.table()
     if not table.feasible.any():
-        check_refused(sweep.run_base, sweep.refusals.each(), sweep.space)
+        check_refused(sweep.run_base, sweep.reader.refusals.each(), sweep.space)
     return table
 
 
@@ -90,51 +91,53 @@ class _Sweep:
     answer: Callable[[Evaluation], Result]
     importer: Importer | None
     wanted: tuple[str, ...] | None
-    shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
     groups: dict[Structure, list[PointBatch]] = field(default_factory=dict)
-    refusals: Refusals = field(default_factory=Refusals)
     together: int = 0
     alone: int = 0
     structures: int = 0
 
     def __post_init__(self) -> None:
         self.columns = Columns(self.space)
+        self.reader = PieceReader(self.document, self.space, self.importer)
 
     def add(self, rows: Rows) -> None:
+        """Work out points by a trace, or resolve them and put those of one structure side by side."""
+        traceable = self.wanted is not None and TRACED.issuperset(self.wanted) and TOGETHER
+        fine = np.flatnonzero(rows.readable() & traceable)
+        if not traceable or len(fine) < REPLAYED_FROM:
+            self._add_resolved(rows)
+            return
+        part = rows.part(fine)
+        answer = mesh_of(part.family, self.importer, self.reader.shared).evaluate(part)
+        open_ = np.flatnonzero(~np.isnan(answer.figures["step_time"]))
+        figures = {name: values[open_] for name, values in answer.all_figures().items()}
+        self._keep(part.places, figures, open_)
+        self.reader.refusals.add_coded(part.places, answer.refused, answer.codes, self._said_of)
+        self.together += len(open_)
+        self.structures += answer.programs
+        left = np.flatnonzero(np.isnan(answer.figures["step_time"]) & (answer.refused < 0))
+        others = np.setdiff1d(np.arange(len(rows)), fine[np.setdiff1d(np.arange(len(fine)), left)])
+        if len(others):
+            self._add_resolved(rows.part(others))
+
+    def _said_of(self, place: int) -> str:
+        """Return why a point is refused."""
+        try:
+            SharedResolver(self.space.document(self.document, place), self.importer, self.reader.shared).run()
+        except RoofsimError as error:
+            return error.reason
+        raise AssertionError(f"point {place} of the sweep is refused by a trace and by nothing else")
+
+    def _add_resolved(self, rows: Rows) -> None:
         """Resolve points, and put those of one structure side by side."""
-        left = [rows.part(chosen) for chosen in (np.flatnonzero(rows.readable()), np.flatnonzero(~rows.readable()))]
-        self._add_alone(left.pop().places)
-        while left:
-            part = left.pop()
-            if len(part) < 2:
-                self._add_alone(part.places)
-                continue
-            resolver = RowsResolver(part, self.importer, self.shared)
-            try:
-                resolved = resolver.run()
-                piece = PointBatch(part.places, resolved, varying(resolved))
-                self._add_piece(piece.part(np.flatnonzero(resolver.checks.open)))
-            except NoneLeftError:
-                pass
-            except Diverged as diverged:
-                labels = diverged.labels
-                if len(labels) == len(part) and (labels != labels[0]).any():
-                    left += [part.part(chosen) for chosen in alike(labels)]
-                else:
-                    self._add_alone(part.places)
-                continue
-            except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
-                self._add_alone(part.places)
-                continue
-            self.refusals.add_all(part.places, resolver.refused, resolver.document)
+        for piece in self.reader.read(rows):
+            self._add_piece(piece)
 
     def _add_alone(self, places: NDArray[Any]) -> None:
         """Resolve points one by one."""
-        for place in places.tolist():
-            resolved = self._resolved(place)
-            if resolved is not None:
-                self._add_piece(PointBatch(np.array([place]), resolved))
+        for piece in self.reader.alone(places):
+            self._add_piece(piece)
 
     def _add_piece(self, piece: PointBatch) -> None:
         if piece.resolved is None:
@@ -145,14 +148,6 @@ class _Sweep:
                 self._add_alone(piece.places[chosen])
             else:
                 self.groups.setdefault(structure, []).append(piece.part(chosen))
-
-    def _resolved(self, place: int) -> Resolved | None:
-        """Return the scenario of a point; None where it is refused."""
-        try:
-            return SharedResolver(self.space.document(self.document, place), self.importer, self.shared).run()
-        except RoofsimError as error:
-            self.refusals.add(place, error)
-            return None
 
     def evaluate(self) -> None:
         """Evaluate all groups, and parts of a group apart where their numbers decide on another program."""
@@ -171,7 +166,7 @@ class _Sweep:
             labels = diverged.labels
             if len(labels) == len(piece) and (labels != labels[0]).any():
                 return piece.parts(labels)
-        except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
+        except (RoofsimError, *NOT_FOR_ARRAYS):  # each point says for itself what is wrong
             pass
         else:
             for chosen, result in answers:
@@ -186,20 +181,27 @@ class _Sweep:
         """Evaluate points one by one."""
         for place in piece.places.tolist():
             resolved = piece.resolved if len(piece) == 1 else None
-            resolved = self._resolved(place) if resolved is None else resolved
+            resolved = self.reader.one(place) if resolved is None else resolved
             if resolved is None:
                 continue
             try:
                 result = self.answer(evaluate(resolved))
             except RoofsimError as error:
-                self.refusals.add(place, error)
+                self.reader.refusals.add(place, error)
                 continue
             self._put(place, result)
             self.alone += 1
 
     def _put(self, places: Any, result: Result, chosen: NDArray[Any] | None = None) -> None:
         """Keep the wanted figures of some points; of all that a result has where no `chosen` are named."""
-        figures, wanted = figures_of(result), self.wanted
+        figures = figures_of(result)
+        if chosen is not None:
+            figures = {name: _of(value, chosen) for name, value in figures.items()}
+        self._keep(places, figures, chosen)
+
+    def _keep(self, places: Any, figures: dict[str, Any], chosen: NDArray[Any] | None) -> None:
+        """Keep the wanted ones of the figures of points."""
+        wanted = self.wanted
         if wanted is not None:
             unknown = next((key for key in wanted if not any(_is_of(name, key) for name in figures)), None)
             if unknown is not None:
@@ -207,25 +209,22 @@ class _Sweep:
                     Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, figures))
                 )
             figures = {name: value for name, value in figures.items() if any(_is_of(name, key) for key in wanted)}
-        if chosen is None:
-            self.columns.put(places, figures)
-        else:
-            self.columns.put(places[chosen], {name: _of(value, chosen) for name, value in figures.items()})
+        self.columns.put(places if chosen is None else places[chosen], figures)
 
     def run_base(self) -> Result:
         """Answer the scenario without the axes."""
-        return self.answer(evaluate(SharedResolver(self.document, self.importer, self.shared).run()))
+        return self.answer(evaluate(SharedResolver(self.document, self.importer, self.reader.shared).run()))
 
     def table(self) -> SweepTable:
         """Return all that was found out."""
-        codes = self.refusals.codes(self.space.size).reshape(self.space.shape)
-        feasible = np.array([code is None for code in codes.ravel()], dtype=bool).reshape(codes.shape)
+        codes = self.reader.refusals.codes(self.space.size).reshape(self.space.shape)
+        feasible = np.array(codes == np.array(None), dtype=bool)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
             feasible=feasible,
             reason_code=codes,
-            refusals=self.refusals,
+            refusals=self.reader.refusals,
             evaluated=Evaluated(self.together, self.alone, int((~feasible).sum()), self.structures),
         )
 

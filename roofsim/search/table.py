@@ -15,7 +15,7 @@ from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,6 +52,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._said: dict[int, tuple[str, str]] = {}
+        self._coded: list[tuple[NDArray[np.int64], NDArray[np.int64], Sequence[str], Callable[[int], str]]] = []
         self._broken: list[tuple[NDArray[np.int64], Refused, Document]] = []
 
     def add(self, place: int, error: RoofsimError) -> None:
@@ -62,11 +63,21 @@ class Refusals:
         """Note the rules that points break; `places` are those of the points that were looked at."""
         self._broken += [(places, each, document) for each in refused]
 
+    def add_coded(
+        self, places: NDArray[np.int64], refused: NDArray[np.int64], codes: Sequence[str], says: Callable[[int], str]
+    ) -> None:
+        """Note which of some rules each of the points at some places breaks, -1 for none; `says` gives the reason of a place."""
+        broken = np.flatnonzero(refused >= 0)
+        if len(broken):
+            self._coded.append((places[broken], refused[broken], codes, says))
+
     def codes(self, size: int) -> NDArray[np.object_]:
         """Return the code of each point's reason, of so many points; None where there is none."""
         codes = np.full(size, None, dtype=object)
         for places, refused, _ in self._broken:
             codes[places[refused.places]] = refused.rule.code
+        for places, numbers, names, _ in self._coded:
+            codes[places] = np.array(names, dtype=object)[numbers]
         for place, (code, _) in self._said.items():
             codes[place] = code
         return codes
@@ -77,6 +88,9 @@ class Refusals:
         for places, refused, document in self._broken:
             for place in refused.places.tolist():
                 texts[places[place]] = refused.reason(place, document)
+        for places, _, _, says in self._coded:
+            for place in places.tolist():
+                texts[place] = says(place)
         for place, (_, text) in self._said.items():
             texts[place] = text
         return texts
@@ -89,7 +103,19 @@ class Refusals:
             at = refused.places[places[refused.places] == place]
             if len(at):
                 return refused.reason(int(at[0]), document)
-        return None
+        return next((says(place) for places, _, _, says in self._coded if (places == place).any()), None)
+
+    def counted(self) -> dict[str, tuple[int, int]]:
+        """Return by code how many points are not possible, and the first of them."""
+        said = np.array(sorted(self._said), dtype=np.int64)
+        by_code: dict[str, list[NDArray[np.int64]]] = {}
+        for places, refused, _ in self._broken:
+            at = places[refused.places]
+            by_code.setdefault(refused.rule.code, []).append(at[~np.isin(at, said)])
+        for place, (code, _) in sorted(self._said.items()):
+            by_code.setdefault(code, []).append(np.array([place]))
+        whole = {code: np.concatenate(parts) for code, parts in by_code.items()}
+        return {code: (len(at), int(at.min())) for code, at in sorted(whole.items()) if len(at)}
 
     def each(self) -> Iterator[str]:
         """Yield the reason of each point that has one, in any order, written as it is asked for."""
@@ -99,6 +125,8 @@ class Refusals:
             for place in refused.places.tolist():
                 if int(places[place]) not in self._said:
                     yield refused.reason(place, document)
+        for places, _, _, says in self._coded:
+            yield from map(says, places.tolist())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -71,11 +71,11 @@ def read_written_axes(texts: Iterable[str], shown: str = "--axis") -> dict[str, 
             )
         place = Place(f"{shown} {key}")
         unit = axis_unit(key)
-        axes[key] = [value for part in _parts(written) for value in _values(part, unit, place)]
+        axes[key] = [value for part in listed(written) for value in _values(part, unit, place)]
     return axes
 
 
-def _parts(written: str) -> list[str]:
+def listed(written: str) -> list[str]:
     """Return what stands between commas that are in no brackets or quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in written:
@@ -95,14 +95,14 @@ def _values(text: str, unit: str | None, place: Place) -> list[Any]:
     if not text.strip():
         raise SpecError(Problem("a value is missing between two commas, or at an end", place))
     if ".." not in text or text.lstrip()[0] in "'\"":
-        return [_single(text.strip(), unit, place)]
+        return [single_value(text.strip(), unit, place)]
     matched = _RANGE.fullmatch(text)
     if matched is None:
         raise SpecError(Problem(f"expected a range; got {text.strip()[:80]!r}", place, hint=f"Ranges: {FORMS}."))
     return _range(matched, text.strip(), unit, place)
 
 
-def _single(text: str, unit: str | None, place: Place) -> Any:
+def single_value(text: str, unit: str | None, place: Place) -> Any:
     """Return one value as YAML reads it; a bare number of a quantity is refused, as it is in a scenario."""
     value = parse_value(text, place.source)
     if unit is not None and isinstance(value, int | float) and not isinstance(value, bool):

@@ -10,6 +10,7 @@ from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
 from roofsim.serve.conditioning import conditioning_of
 from roofsim.serve.hits import hits_of
+from roofsim.serve.in_step import replicas_in_step
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.plan import ServerPlan, plan_of
 from roofsim.serve.room import Room, room_of
@@ -118,6 +119,7 @@ def _server(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | Non
         request_time=plan.request_time,
         alike=plan.variation == 0.0,
         variation=plan.variation,
+        in_step=replicas_in_step(plan.resolved.parallel, plan.replicas),
         batches=batches,
     )
     return timing, load, disaggregated.workers_of(plan, batches)

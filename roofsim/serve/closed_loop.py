@@ -9,6 +9,7 @@ import numpy as np
 
 from roofsim.records import dataclass
 from roofsim.serve.full_steps import alone, full_rate, most_decoding, room_in_step
+from roofsim.serve.in_step import chances_of_largest
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.waiting_prompts import log_factorials
 
@@ -192,6 +193,7 @@ def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) 
     numbers, chances = _others(
         count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0)
     )
+    chances = chances_of_largest(chances, load.in_step)
     beside = [_seconds(timing, load, running, others, room, pieces) for others in numbers]
     plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
     step += 0.0 if timing.mixed else plain

@@ -70,6 +70,8 @@ class Load:
         Whether all requests are equally long, so that those that begin together end together.
     variation
         Standard deviation of output lengths as a share of their mean.
+    in_step
+        Replicas whose steps begin together, each as long as that of the one that has most to do.
     batches
         Batches in flight on a replica: engines keep as many as there are pipeline stages, and deal requests out to them.
     """
@@ -84,6 +86,7 @@ class Load:
     request_time: float
     alike: bool
     variation: float = 0.0
+    in_step: float = 1.0
     batches: float = 1.0
 
     def most_requests(self, replicas: float) -> float:

@@ -122,8 +122,8 @@ class ServerPlan:
 
     @property
     def context(self) -> float:
-        """Mean tokens in the cache of a running request."""
-        return self.prompt + self.output / 2.0
+        """Mean tokens in the cache of a running request; long answers run for longer, and each is half done in the mean."""
+        return self.prompt + self.output * (1.0 + self.variation**2) / 2.0
 
     @property
     def adapters(self) -> ServeAdapters | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from roofsim.records import dataclass
 from roofsim.serve.full_steps import room_in_step
+from roofsim.serve.in_step import seconds_in_step
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -22,6 +23,8 @@ _WAITING: Final = 96
 #: As many as there usually are: more are followed only where the last of these has a chance that counts.
 _USUALLY: Final = 24
 _NEVER: Final = 2.0**-24
+#: Rounds in which replicas that wait for one another find how long their steps are.
+_TOGETHER: Final = 6
 #: Of a prompt, what is not worth a piece.
 _ROUNDING: Final = 2.0**-24
 
@@ -130,22 +133,31 @@ def _shared_steps(timing: Timing, load: Load, rate: float, running: float, most:
         each: timing.step(running, load.context, each * load.tokens / pieces, max(each / pieces, 1.0))
         for each in sorted(set(run.tolist()))
     }
-    seconds = np.array([steps[each] for each in run.tolist()])
-    coming = {each: arriving(rate * steps[each], most) for each in steps}
+    chances, seconds = np.eye(most)[0], np.array([steps[each] for each in run.tolist()])
+    alone = seconds
+    for _ in range(_TOGETHER if load.in_step > 1.0 else 1):
+        chances = _steps_begun(seconds, run, rate, pieces)
+        seconds = seconds_in_step(alone, chances, load.in_step)
+    mean = float(chances @ seconds)
+    present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
+    return mean, present / mean / rate, abs(float(chances[-1]))
+
+
+def _steps_begun(seconds: Array, run: Array, rate: float, pieces: int) -> Array:
+    """Return the chances that a step begins with 0, 1, 2, ... pieces of prompts, of which it runs so many in so many seconds."""
+    most = len(run)
     moves = np.zeros((most, most))
     for number, taken in enumerate(run.tolist()):
+        coming = arriving(rate * float(seconds[number]), most)
         left = number - taken
         whole = int(left)
         for first, share in ((whole, 1.0 - left + whole), (whole + 1, left - whole)):
             if share > 0.0:
                 width = (most - 1 - first) // pieces + 1
-                moves[number, first::pieces] += share * coming[taken][:width]
-                moves[number, -1] += share * float(coming[taken][width:].sum())
+                moves[number, first::pieces] += share * coming[:width]
+                moves[number, -1] += share * float(coming[width:].sum())
     system = np.vstack([(moves.T - np.eye(most))[:-1], np.ones(most)])
-    chances = _solved(system, np.eye(most)[-1])
-    mean = float(chances @ seconds)
-    present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
-    return mean, present / mean / rate, abs(float(chances[-1]))
+    return _solved(system, np.eye(most)[-1])
 
 
 def filled(timing: Timing, load: Load, rate: float, decode: float, waiting: float) -> float:

@@ -41,7 +41,6 @@ def test_every_row_is_answered_and_fits_where_it_ran(rows):
     assert all(row.fits for row in rows), [row.case.name for row in rows if not row.fits]
 
 
-@pytest.mark.xfail(strict=True, reason="GEMMs of 8 bits at full clock: training with them is 6 to 10 % too fast")
 def test_errors_of_the_largest_runs(rows):
     """Decoders in FP8 from 512 to 8,192 GPUs, with the flags of their scripts."""
     own = [row for row in rows if row.case.family == "llama31_405b" and row.case.gpu.startswith("h")]

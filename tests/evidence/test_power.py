@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import yaml
 
 import roofsim
 from roofsim.calibrate.kernels.classes import architecture_of
 from roofsim.calibrate.kernels.scores import load_kernels
 from roofsim.calibrate.kernels.table import Group
 from roofsim.calibrate.predict import predict_case
+from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import shipped
 from roofsim.spec.constants.physics import shipped_physics
-from roofsim_evidence.kernels.power import best_product, energies_text, held_back, long_products, matrix_energies
+from roofsim_evidence.kernels.power import (
+    best_product,
+    energies_text,
+    held_back,
+    long_products,
+    matrix_energies,
+    narrow_product_energies,
+)
 from roofsim_evidence.kernels.score import measured_file
 from roofsim_evidence.multi_gpu.energy import GRID, PricedEnergies
 from roofsim_evidence.steps.cases import load_cases
@@ -31,6 +40,31 @@ def test_the_files_of_architectures_hold_the_energies_that_follow(table):
     for name, each in energies.items():
         architecture = architecture_of(Group({"ada": "L40S", "ampere-ga10x": "A40"}[name], "gemm", "bf16", ""))
         assert architecture.matrix_energy == pytest.approx(each, rel=5e-3), name
+
+
+def test_the_files_of_architectures_hold_what_long_products_in_8_bits_draw(table):
+    energies = narrow_product_energies(table)
+    assert set(energies) == {"blackwell", "hopper"}
+    for name, each in energies.items():
+        gpu = {"blackwell": "b200-sxm-180gb", "hopper": "h100-sxm5-80gb"}[name]
+        architecture = architecture_of(Group(gpu, "gemm", "fp8", ""))
+        assert architecture.narrow_product_energy == pytest.approx(each, rel=5e-3), name
+        assert architecture.product_energy is not None
+        assert each["8-bit"] < architecture.product_energy
+
+
+def test_products_in_8_bits_draw_one_energy_in_kernels_and_in_steps(table):
+    """Libraries that waste nothing beside the arithmetic are fitted with the energy that steps are priced with."""
+    heats = {
+        (row["architecture"], row.get("engine")): row["heat"]
+        for row in yaml.safe_load((catalog.root() / "hardware/constants/kernels.yaml").read_text(encoding="utf-8"))[
+            "families"
+        ]
+        if row["op"] == "gemm" and row["arithmetic"] == "fp8" and "heat" in row
+    }
+    for architecture in ("hopper", "blackwell"):
+        least = min(heat for (name, _), heat in heats.items() if name == architecture)
+        assert 0.9 < least < 1.1, (architecture, least)
 
 
 def test_an_energy_holds_products_to_what_was_measured(table):

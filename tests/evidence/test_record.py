@@ -10,7 +10,7 @@ from roofsim.calibrate.cases import Case
 from roofsim.errors import SpecError
 from roofsim_evidence.pages import DocsPage
 from roofsim_evidence.places import checkout
-from roofsim_evidence.plain import HARDWARE, SERVING, WORKLOAD, plain_scenario
+from roofsim_evidence.plain import HARDWARE, SERVING, WORKLOAD, plain_scenario, plainly
 from roofsim_evidence.record import left_out as folds
 from roofsim_evidence.record import line as lines
 from roofsim_evidence.record import verbs
@@ -59,6 +59,15 @@ def test_a_plain_statement_has_nothing_but_what_a_user_states(name):
         stated = case.scenario["workload"]
         kept = set(WORKLOAD) - {"engine", "precision"}
         assert all(workload.get(key) == stated.get(key) for key in kept)
+
+
+def test_software_of_its_day_needs_no_further_words():
+    """The date of a run alone says that attention was unfused."""
+    cases = [case for case in SETS["steps"].cases() if case.source == "neusight"]
+    assert len(cases) >= FEWEST
+    for case in cases:
+        stated, plain = case.resolve(), plainly(case).resolve()
+        assert plain.engine.attention.implementation == stated.engine.attention.implementation == "unfused"
 
 
 def test_stating_plainly_changes_no_statement_and_is_the_same_twice():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import roofsim
 from roofsim.analyze.intervals import interval
 from roofsim.api import answer
 from roofsim.spec.constants.kernels import Constants, shipped
@@ -17,6 +20,9 @@ from roofsim_evidence.steps.files import _short, rounded, to_yaml
 from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, usable
 from roofsim_evidence.steps.table import predict, step_table
 from tests.scenarios import evaluated
+
+#: Models without convolutions of which `benchmarks/device` has a step in fp32.
+TRANSFORMERS = ("gpt2-124m", "bert-large", "vit-b16")
 
 #: A few small cases of every source, card family and precision.
 SOME = load_cases()[::29]
@@ -114,3 +120,16 @@ def test_results_carry_the_interval_and_what_it_rests_on():
     low, high = result.to_dict()["step_time_interval"]
     assert low < result.step_time < high
     assert any("no step on l40s was measured" in note for note in result.warnings)
+
+
+@pytest.mark.parametrize("card", ["h100-sxm5-80gb", "h200-sxm-141gb"])
+def test_products_in_fp32_are_lent_what_long_ones_reach(card):
+    """Transformers in true fp32 on cards that no step in fp32 was fitted to (they came out 11 to 20 % slow)."""
+    results = Path(__file__).parents[2] / "benchmarks/device/results" / f"{card}-2026-11-22-steps.jsonl"
+    rows = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    fp32 = [row for row in rows if row["scenario"]["workload"]["precision"] == "fp32"]
+    transformers = [row for row in fp32 if row["scenario"]["model"] in TRANSFORMERS]
+    assert len(transformers) == len(TRANSFORMERS)
+    for row in transformers:
+        scenario = row["scenario"] | {"hardware": {"gpu": card}}
+        assert float(roofsim.run(scenario).step_time) == pytest.approx(row["measured"]["step_time_s"], rel=0.1)

@@ -129,3 +129,12 @@ def test_tables_of_several_gpus_are_refused():
 def test_widths_must_agree(fields, message):
     with pytest.raises(ValueError, match=message):
         DlrmModel(**{"table_rows": (10,), **fields})
+
+
+def test_tables_in_int8():
+    """A row of an int8 table is a byte for each number; training keeps the type of parameters."""
+    narrow = catalog_model("dlrm-dcnv2").with_sizes(table_format="int8")
+    largest = max(lookups(run(narrow, phase="forward", batch=BATCH), Phase.FORWARD), key=lambda op: op.bytes_read())
+    assert largest.bytes_read() == BATCH * (100.0 * (128.0 + 8.0) + 8.0)
+    trained = max(lookups(run(narrow, batch=BATCH), Phase.FORWARD), key=lambda op: op.bytes_read())
+    assert trained.bytes_read() == BATCH * (100.0 * (128.0 * 2.0 + 8.0) + 8.0)

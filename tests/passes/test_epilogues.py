@@ -9,7 +9,12 @@ import pytest
 from roofsim.api import resolve, run
 from roofsim.errors import SpecError
 from roofsim.graph.base import Kind
-from roofsim.graph.ops import Convolution, Elementwise, Matmul, Normalization, Pool, parts_of
+from roofsim.graph.builder import Builder
+from roofsim.graph.ops import Convolution, Elementwise, Matmul, Normalization, Pool, View, parts_of
+from roofsim.graph.tensor import FP16
+from roofsim.lower.blocks.layers import Layers
+from roofsim.lower.flavour import Flavour
+from roofsim.passes.kernels.concatenations import WriteParts
 from roofsim.structures import program_of
 
 RESNET: dict[str, Any] = {
@@ -149,3 +154,44 @@ def test_streams_of_two_stacks(engine):
     """A block that takes over the stream of another one, and a block with two streams, keep their sums."""
     workload = {"phase": "forward", "engine": engine, "precision": "bf16", "micro_batch_size": 1}
     assert run({"model": "flux1-dev", "workload": workload} | CARD).step_time > 0.0
+
+
+def test_pointwise_ops_ride_in_products():
+    """A cross layer of DLRM-DCNv2 is two products, the second of which multiplies and adds what was there before."""
+    ops = [op for op in graph("tensorrt", "dlrm-dcnv2") if op.block is not None and op.block.name == "cross"]
+    kernels = [op for op in ops if op.kind is not Kind.VIEW]
+    assert [type(op) for op in kernels] == [Matmul, Matmul]
+    assert [elements(tensor) for tensor in kernels[1].inputs[-2:]] == [64.0 * 3456.0] * 2
+    eager = [op for op in graph("pytorch-eager", "dlrm-dcnv2") if op.block is not None and op.block.name == "cross"]
+    assert {"mul", "add"} <= {op.function for op in eager if isinstance(op, Elementwise)}
+
+
+def test_norms_keep_their_sums():
+    """What a norm reads stays in the norm's kernel: BERT's products write their results alone."""
+    ops = graph("tensorrt", "bert-large", sequence_length=128)
+    assert all(len(op.inputs) <= 3 for op in ops if isinstance(op, Matmul))
+    assert any(isinstance(part, Normalization) for op in ops for part in parts_of(op))
+
+
+@pytest.mark.parametrize(("engine", "copies"), [("tensorrt", 0), ("onnxruntime", 1)])
+def test_parts_are_written_where_they_belong(engine, copies):
+    """26 looked-up vectors and the dense one make up the input of the first cross layer."""
+    ops = list(graph(engine, "dlrm-dcnv2"))
+    joined = [op for op in ops if getattr(op, "function", "") == "concat"]
+    assert len(joined) == 1
+    assert len(joined[0].inputs) == 27
+    assert sum(float(op.kernels()) for op in joined) == copies
+    assert sum(float(op.bytes_read() + op.bytes_written()) for op in joined) == copies * 2 * 64 * 3456 * 2.0
+
+
+def test_what_nobody_makes_is_copied():
+    """A part that has two places, or comes from outside, has no kernel that writes it into this one."""
+    builder = Builder()
+    layers = Layers(builder, Flavour())
+    outside = builder.input("outside", 4.0, 8.0, dtype=FP16)
+    made = layers.pointwise("relu", outside)
+    layers.concat((made, outside), 1)
+    first = layers.concat((made, layers.pointwise("tanh", outside)), 1)
+    layers.concat((made, first), 1)
+    written = [isinstance(op, View) for op in WriteParts()(builder.graph()) if op.function == "concat"]
+    assert written == [False, True, False]

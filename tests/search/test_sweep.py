@@ -136,7 +136,7 @@ def test_a_keyword_that_no_point_would_use_is_refused():
             "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload",
         ),
         ({"nothing.here": [1]}, "unknown key"),
-        ({"gpu.tdp": ["2x"]}, r"unknown key 'gpu.tdp'. The key of that number is hardware.override.gpu.tdp\."),
+        ({"hardware.gpu.tdp": ["2x"]}, r"unknown key 'gpu.tdp'. The key of that number is hardware.override.gpu.tdp\."),
         ({"hardware.system.gpus_per_node": [4]}, r"is hardware.override.system.gpus_per_node\."),
         (
             {"gpu.tpd": ["2x"]},

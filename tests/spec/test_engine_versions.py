@@ -70,7 +70,11 @@ def test_every_version_and_variant_of_a_file_is_a_valid_engine(name):
         ("tensorrt-llm@1.0", {"cache_block_size": 32}),
         ("vllm@0.4.2", {"expand_weights_from": 256}),
         ("vllm@0.10", {"expand_weights_from": None}),
-        ("pytorch-eager@1.13", {"attention": "unfused", "library_released": decimal_year("2022-10")}),
+        (
+            "pytorch-eager@1.13",
+            {"attention": "unfused", "adamw": "loop", "library_released": decimal_year("2022-10")},
+        ),
+        ("pytorch-eager@2.0", {"attention": "sdpa", "adamw": "foreach", "library_released": decimal_year("2023-03")}),
         ("pytorch-eager@2.1.2", {"attention": "sdpa", "attention_generation": "flash1"}),
         ("pytorch-eager@2020-07", {"attention": "unfused", "library_released": decimal_year("2020-07")}),
         ("pytorch-eager", {"attention": "sdpa", "library_released": None}),

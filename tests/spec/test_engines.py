@@ -61,6 +61,7 @@ OTHER = {
     "plain_kernels": ["biases"],
     "packs_heads": True,
     "windows": [64, 128],
+    "concatenations": "written",
     "convolution_share": 0.7,
     "convolution_norms": "folded",
     "convolution_epilogue": "activation",

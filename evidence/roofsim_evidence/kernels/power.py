@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernels.classes import architecture_of, arithmetic, generation, on_matrix_units, peak
+from roofsim.calibrate.kernels.classes import architecture_of, arithmetic, generation, on_matrix_units, peak, watts
+from roofsim.calibrate.kernels.shapes import gemm_shape, product_flops
 from roofsim.calibrate.kernels.table import card
 from roofsim.output import save_text
 from roofsim.spec import catalog
@@ -28,6 +30,11 @@ BEST: Final = 0.9
 #: Arithmetic as the files of architectures name it.
 NAMES: Final = {"16-bit": "16-bit", "fp8": "8-bit"}
 DIGITS: Final = 3
+#: Seconds from which a product settles at the clock that its power allows, whatever the controller's window; how many such count,
+#: and the share of the peak from which power does not hold products.
+SETTLED: Final = parse("10 ms", "s")
+ENOUGH_SETTLED: Final = 3
+UNHELD: Final = 0.9
 #: Operations that were measured in an engine with constant weights, which draw less power: 5 to 12 % fast when large.
 APART: Final = (("gemm", "vllm"),)
 
@@ -78,6 +85,37 @@ def matrix_energies(table: KernelTable) -> dict[str, dict[str, float]]:
     return energies
 
 
+def narrow_product_energies(table: KernelTable) -> dict[str, dict[str, float]]:
+    """Return the joules of a FLOP of long products in 8 bits, at the clock that they can hold, by architecture and width.
+
+    A board at its limit draws what it may: its watts over the rate that products of `SETTLED` seconds and more keep. Of the
+    libraries on a card the one that draws least counts, which wastes least beside the arithmetic; of cards the median, without
+    those that come near their peak, which power does not hold. Asked of architectures that state `product_energy`.
+    """
+    by_card: dict[tuple[str, str], dict[str, float]] = {}
+    for place in np.unique(table.group):
+        group = table.groups[place]
+        if not _holds(group) or NAMES[arithmetic(group)] == "16-bit":
+            continue
+        rows = table.select((table.group == place) & (table.seconds >= SETTLED))
+        if len(rows) < ENOUGH_SETTLED:
+            continue
+        rate = float(np.median(product_flops(gemm_shape(rows)) / rows.seconds))
+        if rate < UNHELD * peak(group):
+            least = by_card.setdefault((generation(group), NAMES[arithmetic(group)]), {})
+            least[group.gpu] = min(least.get(group.gpu, math.inf), watts(group) / rate)
+    energies: dict[str, dict[str, float]] = {}
+    for (architecture, name), each in sorted(by_card.items()):
+        energies.setdefault(architecture, {})[name] = float(np.median(list(each.values())))
+    return energies
+
+
+def _holds(group: Group) -> bool:
+    """Return whether long products of a group say what power leaves of them."""
+    known = group.op == "gemm" and arithmetic(group) in NAMES and (group.op, group.engine) not in APART
+    return known and math.isfinite(watts(group)) and architecture_of(group).product_energy is not None
+
+
 def held_back(table: KernelTable) -> dict[str, dict[str, float]]:
     """Return `matrix_energies` of the architectures that state an energy of their own: units that are fed from registers."""
     stated = {generation(group): architecture_of(group).matrix_energy for group in table.groups}
@@ -89,19 +127,23 @@ def architecture_file(name: str) -> Path:
     return catalog.root() / "hardware" / "architectures" / f"{name}.yaml"
 
 
-def energies_text(each: dict[str, float]) -> str:
+def energies_text(each: dict[str, float], name: str = "matrix_energy") -> str:
     """Return the line of an architecture's file.
 
     >>> energies_text({"16-bit": 2.6e-12})
     'matrix_energy: {16-bit: 2.6 pJ}'
     """
-    values = ", ".join(f"{name}: {humanize(value, 'J', DIGITS)}" for name, value in each.items())
-    return f"matrix_energy: {{{values}}}"
+    values = ", ".join(f"{width}: {humanize(value, 'J', DIGITS)}" for width, value in each.items())
+    return f"{name}: {{{values}}}"
 
 
 def write_energies(table: KernelTable) -> None:
     """Put the energies into the files of architectures that state some."""
-    for name, each in held_back(table).items():
-        path = architecture_file(name)
-        text = path.read_text(encoding="utf-8")
-        save_text(path, re.sub(r"^matrix_energy: .*$", energies_text(each), text, count=1, flags=re.MULTILINE))
+    for name, energies in (
+        ("matrix_energy", held_back(table)),
+        ("narrow_product_energy", narrow_product_energies(table)),
+    ):
+        for architecture, each in energies.items():
+            path = architecture_file(architecture)
+            text, line = path.read_text(encoding="utf-8"), energies_text(each, name)
+            save_text(path, re.sub(rf"^{name}: .*$", line, text, count=1, flags=re.MULTILINE))

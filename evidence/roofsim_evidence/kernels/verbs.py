@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from roofsim.calibrate.kernels.fit import fit_kernels
 from roofsim.calibrate.kernels.scores import held_out, load_kernels, report
 from roofsim_evidence.kernels.files import write_constants
-from roofsim_evidence.kernels.power import best_product, energies_text, held_back, matrix_energies, write_energies
+from roofsim_evidence.kernels.power import (
+    best_product,
+    energies_text,
+    held_back,
+    matrix_energies,
+    narrow_product_energies,
+    write_energies,
+)
 from roofsim_evidence.kernels.score import measured_file
 from roofsim_evidence.kernels.score import transfer as transferred
 
@@ -35,6 +42,10 @@ def fit(*, write: bool = False) -> str:
     if write:
         write_energies(table)
         write_constants(fit_kernels(table), scores, held_back(table))
-    energies = (f"{name}: {energies_text(each)}" for name, each in matrix_energies(table).items())
+    energies = [f"{name}: {energies_text(each)}" for name, each in matrix_energies(table).items()]
+    held = [
+        f"{name}: {energies_text(each, 'narrow_product_energy')}"
+        for name, each in narrow_product_energies(table).items()
+    ]
     best = f"Best long 16-bit products reach {best_product(table):.3f} of the peak"
-    return "\n".join(["Held-out half", *report(scores), "", best, "Energy of a FLOP, at most:", *energies])
+    return "\n".join(["Held-out half", *report(scores), "", best, "Energy of a FLOP, at most:", *energies, *held])

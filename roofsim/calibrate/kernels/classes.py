@@ -183,7 +183,7 @@ def _device(group: Group, fitted: Mapping[str, float] | None = None) -> Device:
 
 def _energy_name(group: Group) -> str:
     """Return the format whose energy a group's arithmetic takes."""
-    wide = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}
+    wide = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4", "sq": "int8"}
     return wide.get(group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16")
 
 

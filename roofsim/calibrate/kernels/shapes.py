@@ -69,11 +69,11 @@ CACHE: Final = (
     FittedConstant("cache_reach", 0.7, 0.5, 0.05, 2.0),
 )
 #: How measured products were held to their power: joules of a FLOP against those that the card's architecture states for long
-#: products (operands of tables are noise, which toggles more bits than those of a network), and the seconds over which controllers
-#: held the mean. A card's energy is no engine's: the belief in it is firm.
+#: products, by width (some libraries spend more beside the arithmetic: sums and scales by block), and the seconds over which
+#: controllers held the mean. A card's energy is no engine's: the belief in it is firm.
 HEAT: Final = "heat"
 HELD: Final = (
-    FittedConstant(HEAT, 1.25, 0.1, 0.2, 5.0),
+    FittedConstant(HEAT, 1.0, 0.1, 0.2, 5.0),
     FittedConstant("window", 10000.0 * MICROSECOND, 1.0, 10.0 * MICROSECOND, 100000.0 * MICROSECOND),
 )
 HELD_NAMES: Final = tuple(parameter.name for parameter in HELD)

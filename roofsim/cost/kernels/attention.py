@@ -20,6 +20,7 @@ from roofsim.numeric import divide, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants.attention_kernels import attention_kernel
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -108,7 +109,7 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing) -> Kernel
 def _kind(shape: Attend, math: str) -> str:
     """Return the name under which kernels with such queries and such a cache were measured, or those most like them."""
     sizes = shape.sizes
-    narrow = bool(np.all(np.asarray(sizes.cache_itemsize) < np.asarray(sizes.itemsize)))
+    narrow = bool(np.all(as_array(sizes.cache_itemsize) < as_array(sizes.itemsize)))
     return NARROW_CACHE if narrow else arithmetic_of(math) if arithmetic_of(math) in ATTENDED else ATTENDED[0]
 
 
@@ -127,14 +128,14 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
         shape = replace(shape, plain=1.0)
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
-        constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
+        constants = replace(constants, block=where(as_array(shape.plain) > 0.0, start, constants.block))
     peak, _ = device.rate(math)
     compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
     rate = device.vector_rate
     if vectored and rate is not None:
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
-        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
+        compute = as_array(where(as_array(shape.plain) > 0.0, own, compute))
     return KernelLimits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
@@ -174,7 +175,7 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         more, traffic = shape.backward
         rate = device.constants.physics["attention_backward_rate"] * attention_kernel(shape.generation).backward
         compute = compute * more / rate
-        memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
+        memory = as_array(traffic / (chip.bandwidth * constants.bandwidth))
     return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 
 
@@ -201,19 +202,19 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
     latent = bool(op.inputs) and op.inputs[1] == op.inputs[2] and not op.backward
     query, key = op.inputs[0].dtype, op.inputs[1].dtype
     sizes = AttentionShape(
-        batch=np.asarray(op.batch),
-        heads=np.asarray(op.heads),
-        key_heads=np.asarray(op.kv_heads),
-        query=np.asarray(op.q_length),
-        context=np.asarray(op.kv_length / blocks),
-        head_dim=np.asarray(op.head_size),
-        value_dim=np.asarray(op.value_head_size),
-        window=np.asarray(window),
-        causal=np.asarray(float(op.causal)),
-        latent=np.asarray(float(latent)),
-        itemsize=np.asarray(query.itemsize),
-        cache_itemsize=np.asarray(key.itemsize),
-        seen=np.asarray(op.visible_share() * op.kv_length / blocks),
+        batch=as_array(op.batch),
+        heads=as_array(op.heads),
+        key_heads=as_array(op.kv_heads),
+        query=as_array(op.q_length),
+        context=as_array(op.kv_length / blocks),
+        head_dim=as_array(op.head_size),
+        value_dim=as_array(op.value_head_size),
+        window=as_array(window),
+        causal=as_array(float(op.causal)),
+        latent=as_array(float(latent)),
+        itemsize=as_array(query.itemsize),
+        cache_itemsize=as_array(key.itemsize),
+        seen=as_array(op.visible_share() * op.kv_length / blocks),
     )
     once = everywhere(op.q_length <= 1.0) and not op.backward
     forward = 2.0 * op.batch * op.heads * op.q_length * op.kv_length * (op.head_size + op.value_head_size)

@@ -13,6 +13,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for, measured_in
 from roofsim.graph.expansion import packed_weight
 from roofsim.numeric import where
 from roofsim.records import dataclass, replace
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -69,12 +70,12 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     kind = _experts_kind(op, math, context)
     if kind is None or not work.on_tensor:
         return work
-    one, none = np.asarray(1.0), np.asarray(0.0)
-    experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
+    one, none = as_array(1.0), as_array(0.0)
+    experts, dealt = as_array(op.experts), as_array(op.dealt)
     sizes = ExpertShape(
         tokens=op.rows * dealt,
-        hidden=np.asarray(op.k),
-        intermediate=np.asarray(op.n),
+        hidden=as_array(op.k),
+        intermediate=as_array(op.n),
         experts=experts * dealt,
         chosen=one,
         local=experts,
@@ -82,8 +83,8 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
         down=none,
         skew=one,
         whole=none,
-        itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
-        itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
+        itemsize_a=as_array(op.inputs[0].dtype.itemsize),
+        itemsize_b=as_array(op.inputs[1].dtype.itemsize),
     )
     limits = EXPERTS.limits(Grouped(sizes, kind, work.flop_peak), math, context.device, context.library)
     return rated(work, context, limits, streams=where(op.rows / op.experts_touched() <= context.few_rows, 1.0, 0.0))

@@ -19,6 +19,7 @@ from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
 from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -263,6 +264,7 @@ def product_limits(
     return [bounds[place] for place in range(len(shapes))]
 
 
+@noted
 def _limits(
     shape: Sequence[Array], share: Array, chip: Silicon, numbers: dict[str, float], tiling: Tiling
 ) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.cost.kernels.models.silicon import Silicon
 from roofsim.numeric import divide, maximum, minimum, real, where
 from roofsim.records import replace
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -90,7 +91,7 @@ def _energy(work: KernelWork, context: Pricing, streams: Real) -> Real:
         return work.energy
     math = work.compute_keys[0].removesuffix("_matrix")
     return where(
-        np.asarray(streams > 0.0) if not isinstance(streams, float) else True,
+        as_array(streams > 0.0) if not isinstance(streams, float) else True,
         context.device.energy(work.flops, math, 0.0, on_tensor=work.on_tensor),
         work.energy,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from roofsim.graph.ops import Embedding, Normalization, Softmax
 from roofsim.numeric import divide
 from roofsim.records import replace
 from roofsim.spec.constants.kernel_models import shipped_models
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
+    from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
-    from roofsim.numeric import Real
+    from roofsim.numeric import Array, Real
 
 #: Conditions of kernels on ordinary units that stream.
 STREAMING: Final = (("vector",), ("depthwise",))
@@ -105,14 +107,20 @@ def _rates(
 ) -> tuple[list[Real], list[Real]]:
     """Return the shares of the bandwidth that kernels of an operation draw, and their seconds beyond the floor."""
     given = [column(values, len(axes)) for values in zip(*rows, strict=True)]
-    count, width, tensor, traffic, cached, share, load = np.broadcast_arrays(*given)
     of_points = is_of_points(value for numbers in rows for value in numbers)
-    chip = card(device, 1.0)
+    limits = _stream_rates(constants, given, card(device, 1.0))
+    shares, walks = (rows_of(each, len(rows), axes, of_points=of_points) for each in limits)
+    return shares, walks
+
+
+@noted
+def _stream_rates(constants: StreamConstants, given: list[Array], chip: Silicon) -> tuple[Any, Any]:
+    """Return the shares of the bandwidth that kernels draw, and their seconds beyond the floor, with a leading axis of kernels."""
+    count, width, tensor, traffic, cached, share, load = np.broadcast_arrays(*given)
     speedup = np.where(cached > 0.0, constants.cache_speedup, 1.0)
     sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic)
     drawn = share * unit_reach(load)
     moving, walking = stream_limits(sizes, chip, replace(constants, bandwidth=share, cache_speedup=speedup), load)
     plain = divide(traffic, chip.bandwidth * drawn)
     times = np.where(traffic > 0.0, divide(moving, np.where(traffic > 0.0, plain, 1.0)), 1.0)
-    shares, walks = (rows_of(each, len(rows), axes, of_points=of_points) for each in (share / times, walking))
-    return shares, walks
+    return share / times, walking

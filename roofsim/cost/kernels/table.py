@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.numeric import real
 from roofsim.points import agreed
 from roofsim.spec.constants.kernel_models import Numbers, shipped_models
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -73,7 +74,7 @@ def _measured_card(device: Device) -> str | None:
     if not sisters or clock is None or units is None:
         return None
     rate = bandwidth / (clock * units)
-    apart = np.stack([np.abs(np.log(own / np.asarray(rate))) for own in sisters.values()])
+    apart = np.stack([np.abs(np.log(own / as_array(rate))) for own in sisters.values()])
     nearest: int = agreed(apart.argmin(axis=0))  # points that take after different cards are priced apart
     return list(sisters)[nearest]
 

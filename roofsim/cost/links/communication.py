@@ -8,6 +8,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
 from roofsim.numeric import divide, is_scalar, maximum, minimum, where
 from roofsim.records import dataclass, fields, replace
+from roofsim.traced.points import keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,7 +128,7 @@ class Messages:
             if together is None:
                 one = self._remembered(op, scales, seen)
             else:
-                message = maximum(minimum(self.bucket, together), op.message())
+                message = keyed(maximum(minimum(self.bucket, together), op.message()))
                 one = self._remembered(op, scales, seen, message).times(divide(op.message(), message))
             if op.group_of in _REPLICAS:
                 one = replace(one, last=self._bucket_of(op, one))

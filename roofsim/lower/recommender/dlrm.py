@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, Gather, Loss, Matmul
-from roofsim.graph.tensor import FP32, INT64, Tensor
+from roofsim.graph.tensor import FP32, INT8, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
@@ -37,7 +37,8 @@ class _Dlrm:
         model, b, batch = self.model, self.b, self.call.batch
         dense = b.input("dense_features", batch, model.num_dense_features)
         x = self._stack(dense, model.bottom_mlp, "bottom", last_active=True)
-        embedded = [self._lookup(index, real(rows)) for index, rows in enumerate(model.table_rows)]
+        with b.repeat("tables", 1.0):
+            embedded = [self._lookup(index, real(rows)) for index, rows in enumerate(model.table_rows)]
         mixed = self._interact(x, embedded) if model.interaction == "dot" else self._cross(x, embedded)
         logits = self._stack(mixed, model.top_mlp, "top", last_active=False)
         return self._loss(logits) if self.call.trains else self.layers.pointwise("sigmoid", logits)
@@ -55,8 +56,9 @@ class _Dlrm:
         """Sum the rows of a table that a sample names (one, unless it has several values)."""
         model, b, batch = self.model, self.b, self.call.batch
         lookups = batch * real(model.lookups(index))
+        narrow = {"dtype": INT8} if model.table_format == "int8" and not self.call.trains else {}
         with b.scope(f"table{index}"):
-            table = b.parameter("weight", rows, model.embedding_dim, trained=not model.sparse_updates)
+            table = b.parameter("weight", rows, model.embedding_dim, trained=not model.sparse_updates, **narrow)
             indices = b.input(b.name("indices"), lookups, dtype=INT64)
             offsets = b.input(b.name("offsets"), batch, dtype=INT64)
             out = b.tensor("out", batch, model.embedding_dim)

@@ -45,8 +45,9 @@ class MergeEpilogues:
     convolutions
         The engine's facts of convolutions: whether norms are folded, what the epilogue does, and whether max pools write the
         positions of what they find.
-    in_products
-        Whether GEMMs apply the activation behind them.
+    products
+        What GEMMs do to their result: ``none``, the ``activation`` behind them, or all ``pointwise`` ops whose other operands are
+        there before the GEMM runs, but for sums that a norm reads, which belong to the norm's kernel.
     """
 
     name: ClassVar[str] = "merge_epilogues"
@@ -54,7 +55,7 @@ class MergeEpilogues:
     ensures: ClassVar[frozenset[str]] = frozenset({"epilogues"})
 
     convolutions: ConvolutionFacts
-    in_products: bool = False
+    products: str = "none"
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph without what products do."""
@@ -107,7 +108,7 @@ class _Writer:
     def _taken(self, op: AbstractOp, product: Convolution | Matmul, before: list[AbstractOp]) -> bool:
         """Tell whether the kernel of a product does an op as well, behind what it does already."""
         convolves = isinstance(product, Convolution)
-        epilogue = self.plan.convolutions.epilogue if convolves else "activation" if self.plan.in_products else "none"
+        epilogue = self.plan.convolutions.epilogue if convolves else self.plan.products
         if isinstance(op, Normalization):
             return convolves and self.folds and not before and op.method == "batch" and not op.training
         if not isinstance(op, Elementwise) or epilogue == "none" or len(op.outputs) != 1:
@@ -116,7 +117,19 @@ class _Writer:
             return False
         if op.function in ACTIVATIONS:
             return len(op.inputs) == 1
+        if epilogue == "pointwise":
+            return not self._read_by_norm(op) and self._there_before(op, product, before)
         return epilogue == "residual" and self._adds_earlier(op, product, before)
+
+    def _read_by_norm(self, op: AbstractOp) -> bool:
+        return any(isinstance(reader, Normalization) for reader in self.graph.readers.get(op.outputs[0], []))
+
+    def _there_before(self, op: Elementwise, product: AbstractOp, before: list[AbstractOp]) -> bool:
+        """Tell whether all else that an op reads is there before the product runs."""
+        result = (before[-1] if before else product).outputs[0]
+        makers = (self.graph.producer.get(tensor) for tensor in op.inputs if tensor is not result)
+        alike = same(op.outputs[0].numel, result.numel)
+        return alike and all(maker is None or self.order[maker] < self.order[product] for maker in makers)
 
     def _adds_earlier(self, op: Elementwise, product: AbstractOp, before: list[AbstractOp]) -> bool:
         """Tell whether an op adds what is there before the product runs, element by element."""

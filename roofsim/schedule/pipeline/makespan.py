@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from roofsim.numeric import Real, is_scalar
 from roofsim.points import whole
 from roofsim.records import replace
+from roofsim.schedule.pipeline.protocol import StageTimes
 from roofsim.schedule.pipeline.simulation import MOST_WORK, simulated_makespan
+from roofsim.traced.points import as_array, noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule
 
 #: Elements of hardware arrays times pieces of work beyond which a schedule is not run for all of them.
 MOST_ELEMENTS: Final = 512 * MOST_WORK
@@ -38,6 +41,10 @@ def makespan(
         is_scalar(micro_batches) and micro_batches % 1.0
     ):
         return closed_form(schedule, stages, micro_batches, virtual, latency)
+    if any(getattr(number, "sampled", False) for number in (*numbers, micro_batches, virtual)):
+        forward, backward = (tuple(getattr(one, way) for one in stages) for way in ("forward", "backward"))
+        each: Real = _of_each(schedule, forward, backward, tuple(numbers), micro_batches, virtual, latency)
+        return each
     count, times = whole(micro_batches), whole(virtual)
     work = min(count * sum(map(whole, numbers)) * times, MOST_WORK)
     shape = np.broadcast_shapes(np.shape(latency), *(np.shape(one.both) for one in stages))
@@ -55,9 +62,41 @@ def makespan(
     return np.concatenate(parts, axis=-1)
 
 
+@noted
+def _of_each(
+    schedule: PipelineSchedule,
+    forward: tuple[Any, ...],
+    backward: tuple[Any, ...],
+    positions: tuple[Any, ...],
+    micro_batches: Any,
+    virtual: Any,
+    latency: Any,
+) -> Any:
+    """Return the seconds of each of many points, those of the same numbers of stages and micro batches together.
+
+    NaN where no pipeline has these numbers.
+    """
+    kinds = len(positions)
+    columns = np.stack(np.broadcast_arrays(*positions, micro_batches, virtual, *forward, *backward, latency))
+    numbers, seconds = columns[: kinds + 2], columns[kinds + 2 :]
+    distinct, place = np.unique(numbers, axis=1, return_inverse=True)
+    total = np.full(columns.shape[1], np.nan)
+    for each, own in enumerate(distinct.T.tolist()):
+        if not all(number >= 1.0 and number == int(number) for number in own):
+            continue
+        here = np.flatnonzero(place.ravel() == each)
+        some = seconds[:, here]
+        times = [
+            StageTimes(forward=some[kind], backward=some[kinds + kind], positions=own[kind]) for kind in range(kinds)
+        ]
+        with suppress(ValueError):  # numbers that no pipeline has, of points that belong to no trace
+            total[here] = makespan(schedule, times, own[kinds], own[kinds + 1], some[-1])
+    return total
+
+
 def _part(stages: Sequence[StageTimes], shape: tuple[int, ...], places: Any) -> list[StageTimes]:
     def chosen(value: Real) -> Any:
-        return np.broadcast_to(np.asarray(value), shape)[..., places]
+        return np.broadcast_to(as_array(value), shape)[..., places]
 
     return [replace(one, forward=chosen(one.forward), backward=chosen(one.backward)) for one in stages]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.numeric import Real
-from roofsim.points import Diverged, Points, together
+from roofsim.points import Points, agreed, points, together
 from roofsim.records import dataclass, replace
+from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from roofsim.numeric import Real
 
@@ -67,24 +69,53 @@ def stage_plans(
     dealt = (None if stated is None else tuple(stated), embedding, loss, head_on_first)
     if not isinstance(stages, Points) and not any(isinstance(number, Points) for number in repeats):
         return list(_plans(tuple(map(float, repeats)), int(stages), *dealt))
-    columns = np.broadcast_arrays(stages, *repeats)
-    plans = [_plans(tuple(map(float, own)), int(number), *dealt) for number, *own in zip(*columns, strict=True)]
-    forms = [tuple((one.first, one.last, *(count > 0.0 for count in one.counts)) for one in each) for each in plans]
-    kinds = {form: number for number, form in enumerate(dict.fromkeys(forms))}
-    if len(kinds) > 1:
-        raise Diverged(np.array([kinds[form] for form in forms]))
-    return [_stacked(same) for same in zip(*plans, strict=True)]
+    agreed(_of_plans(_form, dealt, stages, *repeats))
+    number, *own = (float(np.ravel(values)[0]) for values in map(np.asarray, (stages, *repeats)))
+    return [
+        replace(
+            first,
+            counts=tuple(
+                together(_of_plans(_count, dealt, stages, *repeats, place, block)) for block in range(len(repeats))
+            ),
+            index=together(_of_plans(_index, dealt, stages, *repeats, place)),
+            positions=together(_of_plans(_positions, dealt, stages, *repeats, place)),
+        )
+        for place, first in enumerate(_plans(tuple(own), int(number), *dealt))
+    ]
 
 
-def _stacked(plans: Sequence[StagePlan]) -> StagePlan:
-    """Return the plans of one kind of stage of several points as one."""
-    first = plans[0]
-    return replace(
-        first,
-        counts=tuple(together(column) for column in zip(*(one.counts for one in plans), strict=True)),
-        index=together([one.index for one in plans]),
-        positions=together([one.positions for one in plans]),
+@noted
+def _of_plans(of: Callable[..., float], dealt: tuple[Any, ...], *numbers: Any) -> Any:
+    """Return a number of the plans of each point: what a function says of them and of what follows the numbers of layers.
+
+    NaN where a point has no plan of that kind.
+    """
+    blocks = len(numbers) - 1 - (of.__code__.co_argcount - 1)
+    columns = np.broadcast_arrays(*numbers[: blocks + 1])
+    return points(
+        [
+            of(_plans(tuple(map(float, own)), int(number), *dealt), *numbers[blocks + 1 :])
+            for number, *own in zip(*map(np.ndarray.tolist, columns), strict=True)
+        ]
     )
+
+
+def _form(plans: tuple[StagePlan, ...]) -> float:
+    """Return the same number for plans with the same kinds of stages."""
+    form = tuple((one.first, one.last, *(count > 0.0 for count in one.counts)) for one in plans)
+    return float(hash(form) % 2**52)
+
+
+def _count(plans: tuple[StagePlan, ...], place: int, block: int) -> float:
+    return float(plans[place].counts[block]) if place < len(plans) else math.nan
+
+
+def _index(plans: tuple[StagePlan, ...], place: int) -> float:
+    return float(plans[place].index) if place < len(plans) else math.nan
+
+
+def _positions(plans: tuple[StagePlan, ...], place: int) -> float:
+    return float(plans[place].positions) if place < len(plans) else math.nan
 
 
 @lru_cache(maxsize=1024)

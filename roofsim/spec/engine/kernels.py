@@ -75,6 +75,11 @@ class FusionFacts(Facts):
         description="fused: the gradient of a bias is summed by the kernel that converts the same gradient to a narrow type, or in "
         "the epilogue of the GEMM of the weight's gradient; separate: a kernel of its own.",
     )
+    concatenations: Literal["copied", "written"] = Field(
+        default="copied",
+        description="Concatenations of inference: a kernel copies the parts, or the kernels that make them write each into its "
+        "place.",
+    )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
         description="What runs as kernels of its own in inference: biases of GEMMs and of convolutions, the padding mask of "

@@ -88,10 +88,10 @@ class MatmulFacts(Facts):
         description="Rows up to which GEMMs run in kernels for vectors, which use the whole card however small the "
         "GEMM is; 0: never.",
     )
-    epilogue: Annotated[Literal["none", "activation"], Flat("matmul_epilogue")] = Field(
+    epilogue: Annotated[Literal["none", "activation", "pointwise"], Flat("matmul_epilogue")] = Field(
         default="none",
-        description="What GEMMs of inference do to their result before they write it, biases aside: nothing, or the activation "
-        "behind them.",
+        description="What GEMMs of inference do to their result before they write it, biases aside: nothing; the activation "
+        "behind them; or all element by element, with tensors that are there before, but for sums that a norm reads.",
     )
     weight_only: WeightOnly = Field(
         default=WeightOnly(), description="Kernels of GEMMs whose weights are narrower than what they multiply."

@@ -12,7 +12,7 @@ from roofsim.spec.engine.attention import AttentionFacts
 from roofsim.spec.engine.facts import Stated, in_groups, leaves, path_of, paths
 from roofsim.spec.engine.kernels import ConvolutionFacts, ExpertFacts, FusionFacts, KernelFacts
 from roofsim.spec.engine.matmul import MatmulFacts
-from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts
+from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts, LayoutChoices
 from roofsim.spec.engine.running import CacheFacts, LaunchFacts, MemoryFacts, OffloadFacts, ScheduleFacts
 from roofsim.spec.engine.server import ServerFacts
 from roofsim.spec.engine.state import PrecisionFacts, TrainingFacts
@@ -80,6 +80,10 @@ class Engine(Releases):
     )
     server: ServerFacts | None = Field(
         default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
+    )
+
+    layouts: LayoutChoices = Field(
+        default=LayoutChoices(), description="What its users may choose of a layout; `roofsim plan` tries no more."
     )
 
     hands_over: HandsOver = Field(

@@ -55,6 +55,11 @@ class Architecture(Strict):
         description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "
         "included; null: nobody measured steps of such, they share the step-wide limit.",
     )
+    narrow_product_energy: dict[Literal["8-bit", "6-bit", "4-bit"], Energy] = Field(
+        default_factory=dict,
+        description="The same of GEMMs in fewer bits, by width; of widths that are not there: `product_energy` times the constant "
+        "of the width.",
+    )
     register_effort: Annotated[float, Field(ge=1.0, le=4.0)] | None = Field(
         default=None,
         description="Energy of a FLOP of fused attention that feeds matrix units from registers, against one of a long GEMM that "

@@ -23,6 +23,9 @@ PEAK_TYPES: Final = (
 )  # fmt: skip
 VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
+#: Names and kinds, which no override changes.
+FIXED: Final = ("name", "schema", "sources", "aliases", "architecture", "vendor", "gpu", "topology", "form")
+
 
 class Clock(Strict):
     """Clocks of the compute units."""

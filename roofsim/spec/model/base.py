@@ -68,6 +68,10 @@ class ModelSpec(Strict):
         """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
         return self.model_copy(update=sizes)
 
+    def layers_alike(self) -> Any:
+        """Return how many of its layers are as that of `one_layer`; None where a model of one layer does not stand for it."""
+        return None
+
     def completed(self) -> Self:
         """Return a copy with every default that depends on other fields written out."""
         return self

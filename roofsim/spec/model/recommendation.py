@@ -24,6 +24,10 @@ class DlrmModel(ModelSpec):
     lookups_per_table: Size | tuple[Size, ...] = Field(
         default=1, description="Rows summed per table and sample: of all tables, or of each."
     )
+    table_format: Literal["int8"] | None = Field(
+        default=None,
+        description="How inference stores the tables: int8 with a scale for each row; left out: in the type of parameters.",
+    )
     num_dense_features: Size = 13
     bottom_mlp: tuple[Size, ...] = Field(
         default=(512, 256, 128), description="Widths of the layers over dense features."

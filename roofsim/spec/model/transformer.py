@@ -277,6 +277,12 @@ class DecoderModel(TransformerModel):
         """Return this model with a single layer, one with experts if it has any."""
         return self.with_sizes(num_layers=1, **({"num_dense_layers": 0} if self.num_experts else {}))
 
+    def layers_alike(self) -> Any:
+        """Return the layers like that of `one_layer`: all, or those with experts; None where windows or states make them differ."""
+        if self.sliding_window is not None or self.delta_net is not None:
+            return None
+        return self.num_layers - (self.num_dense_layers if self.num_experts else 0)
+
     def caveats(self) -> tuple[str, ...]:
         """Return what of this model is not priced, or was never measured."""
         caveats = []

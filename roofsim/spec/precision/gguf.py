@@ -14,6 +14,7 @@ import numpy as np
 from roofsim.numeric import exactly
 from roofsim.points import anywhere, everywhere, like
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, WeightPosition
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +172,7 @@ def _share(layers: Real, chosen: Callable[[int, int], bool]) -> Real:
     if isinstance(layers, float):
         return _share_of(round(layers), chosen)
     shares = [_share_of(round(float(number)), chosen) for number in np.ravel(layers)]
-    return cast("Real", like(np.asarray(shares).reshape(np.shape(layers)), layers))
+    return cast("Real", like(as_array(shares).reshape(np.shape(layers)), layers))
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from roofsim.spec.rules.rule import LayoutCase, Rule, where_so
 from roofsim.spec.scenario.layout import divisors, nearest
 from roofsim.spec.scenario.schedules import load_schedule, takes, taking
 from roofsim.spec.scenario.sharding import ShardedOver
+from roofsim.traced.points import keyed
 
 if TYPE_CHECKING:
     from roofsim.spec.rules.rule import Checks
@@ -42,7 +43,7 @@ def complete_degrees(stated: Point, words: Parallel, checks: Checks) -> Point:
     data = stated.data
     if data is None:
         data = gpus // stated.groups
-        data = data if isinstance(data, int) else maximum(data, 1.0)
+        data = data if isinstance(data, int) else keyed(maximum(data, 1.0))
     point = replace(stated, gpus=gpus, data=data)
     checks.hold(DEGREES, DegreesCase(point=point, parallel=words, stated=stated))
     return point

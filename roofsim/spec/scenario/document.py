@@ -98,8 +98,12 @@ def with_override(document: Document, key: str, value: Any, origin: str) -> Docu
 def section_path(key: str, place: Place) -> tuple[str, ...]:
     """Return the path of a dotted or short key.
 
+    Numbers of the hardware need no section: those of the card go before those of its node.
+
     >>> section_path("gpu", Place("x"))
     ('hardware', 'gpu')
+    >>> section_path("memory.bandwidth", Place("x"))
+    ('hardware', 'override', 'gpu.memory.bandwidth')
     """
     head, *rest = key.split(".")
     head = SHORT.get(head, head)
@@ -110,6 +114,8 @@ def section_path(key: str, place: Place) -> tuple[str, ...]:
         if head == "hardware" and rest[0] == "override" and len(rest) > 1:
             return (head, rest[0], ".".join(rest[1:]))
         return (head, SHORT.get(rest[0], rest[0]), *rest[1:])
+    if (number := _hardware_number(key)) is not None:
+        return ("hardware", "override", number)
     owners = [name for name, schema in SECTIONS.items() if head in schema.model_fields]
     if owners:
         return (owners[0], head, *rest)
@@ -120,3 +126,16 @@ def section_path(key: str, place: Place) -> tuple[str, ...]:
         )
     known = [*SECTIONS, *(field for schema in SECTIONS.values() for field in schema.model_fields)]
     raise SpecError(Problem(f"unknown key {key!r}", place, "", did_you_mean(head, known)))
+
+
+def _hardware_number(key: str) -> str | None:
+    """Return the path of ``hardware.override`` that a key stands for: ``memory.bandwidth``, ``gpu.tdp``; None for another key."""
+    from roofsim.spec.hardware.schema import FIXED, Gpu, System
+
+    schemas: dict[str, type[BaseModel]] = {"gpu": Gpu, "system": System}
+    head, *rest = key.split(".")
+    if head in schemas:
+        return key if rest and rest[0] in schemas[head].model_fields and rest[0] not in FIXED else None
+    if head in FIXED or any(head in schema.model_fields for schema in SECTIONS.values()):
+        return None
+    return next((f"{owner}.{key}" for owner, schema in schemas.items() if head in schema.model_fields), None)

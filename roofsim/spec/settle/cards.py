@@ -101,30 +101,32 @@ class Card:
             changed = with_override(changed, "hardware.system", self.name, self.text)
         elif _of_another_card(document, self.gpu):
             changed = with_override(changed, "hardware.system", None, self.text)
-        earlier = _earlier_override(document)
+        earlier = earlier_override(document)
         for path, value in self.override:
-            changed = _overridden(changed, path, _on_top(earlier.get(path), value), self)
+            place = self.place or Place(self.text)
+            changed = with_hardware_number(changed, path, on_top(earlier.get(path), value), place)
         return changed
 
 
-def _earlier_override(document: Document) -> dict[str, Any]:
+def earlier_override(document: Document) -> dict[str, Any]:
+    """Return what a scenario changes of its hardware, by dotted path."""
     hardware = document.data.get("hardware") if isinstance(document.data, dict) else None
     given = hardware.get("override") if isinstance(hardware, dict) else None
     return dict(flat_override(given)) if isinstance(given, dict) else {}
 
 
-def _on_top(earlier: Any, value: Any) -> Any:
+def on_top(earlier: Any, value: Any) -> Any:
+    """Return a value that takes the place of an earlier one; of a factor, the earlier one multiplied."""
     factor = factor_of(value)
     product = None if factor is None or earlier is None else times(earlier, factor)
     return value if product is None else product
 
 
-def _overridden(document: Document, path: str, value: Any, card: Card) -> Document:
+def with_hardware_number(document: Document, path: str, value: Any, place: Place) -> Document:
     """Put a value into ``hardware.override``, in the place of one that stands there in nested form."""
-    whole = {key: item for key, item in _earlier_override(document).items() if key != path} | {path: value}
-    places = {place: at for place, at in document.places.items() if place[:2] == ("hardware", "override")}
-    changed = document.with_value(("hardware", "override"), whole, Place(card.text))
-    place = card.place or Place(card.text)
+    whole = {key: item for key, item in earlier_override(document).items() if key != path} | {path: value}
+    places = {key: at for key, at in document.places.items() if key[:2] == ("hardware", "override")}
+    changed = document.with_value(("hardware", "override"), whole, place)
     return replace(changed, places={**changed.places, **places, ("hardware", "override", path): place})
 
 

@@ -11,6 +11,7 @@ from roofsim.numeric import maximum
 from roofsim.points import like
 from roofsim.records import replace
 from roofsim.spec.rules.contexts import ANY, RING, RINGS, SEVERAL, form, obstacle
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.spec.rules.rule import Checks, ScenarioCase
@@ -54,4 +55,4 @@ def _common_heads(case: ScenarioCase) -> Number:
     if isinstance(context, int) and isinstance(heads, int):
         return math.gcd(context, max(heads, 1))
     heads = maximum(heads, 1.0)
-    return like(np.gcd(np.asarray(context, dtype=int), np.asarray(heads, dtype=int)).astype(float), context, heads)
+    return like(np.gcd(as_array(context, dtype=int), as_array(heads, dtype=int)).astype(float), context, heads)

@@ -10,7 +10,7 @@ from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
 from roofsim.spec.hardware.architecture import Architecture
-from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.hardware.schema import FIXED, Gpu, System
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
@@ -28,9 +28,6 @@ HOST_ONLY: Final = ("single", "pcie", "pcie-no-peer")
 #: How many systems an error names, and what describes one that no catalog has.
 _SHOWN: Final = 6
 _OWN_NODE: Final = "hardware.system: {gpus_per_node: 8, topology: nvswitch, link: {name: nvlink4, bandwidth: 450 GB/s}}"
-
-#: Names and kinds, which no override changes.
-_FIXED: Final = ("name", "schema", "sources", "aliases", "architecture", "vendor", "gpu", "topology", "form")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +143,7 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
                     "Paths begin with gpu. or system., for example gpu.memory.bandwidth: 3 TB/s.",
                 )
             )
-        if rest[0] in _FIXED:
+        if rest[0] in FIXED:
             raise SpecError(Problem(f"{key} is not a quantity that can be overridden", place, "hardware.override"))
         overrides[head].append((tuple(rest), value, place))
     return overrides

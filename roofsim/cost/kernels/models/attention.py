@@ -10,6 +10,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 #: Query rows of one tile, in all common kernels.
 QUERY_TILE: Final = 128.0
@@ -110,7 +111,7 @@ class PrefillConstants:
 def prefill_time(shape: AttentionShape, silicon: Silicon, constants: PrefillConstants) -> Array:
     """Return the seconds of each call."""
     compute, memory = prefill_limits(shape, silicon, constants)
-    return np.asarray(constants.floor + corner(compute, memory, constants.sharpness))
+    return as_array(constants.floor + corner(compute, memory, constants.sharpness))
 
 
 def prefill_limits(shape: AttentionShape, silicon: Silicon, constants: PrefillConstants) -> tuple[Array, Array]:
@@ -127,7 +128,7 @@ def prefill_limits(shape: AttentionShape, silicon: Silicon, constants: PrefillCo
     load = tiles * (mean + constants.ramp) / silicon.compute_units
     compute = corner(load, reach + constants.ramp, constants.balance) * per_key / rate
     memory = (shape.cached_bytes() + shape.query_bytes()) / (silicon.bandwidth * constants.bandwidth)
-    return np.asarray(compute), np.asarray(memory)
+    return as_array(compute), as_array(memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class DecodeConstants:
 def decode_time(shape: AttentionShape, silicon: Silicon, constants: DecodeConstants) -> Array:
     """Return the seconds of each call."""
     compute, memory = decode_limits(shape, silicon, constants)
-    return np.asarray(constants.floor + corner(compute, memory, constants.sharpness))
+    return as_array(constants.floor + corner(compute, memory, constants.sharpness))
 
 
 def decode_limits(shape: AttentionShape, silicon: Silicon, constants: DecodeConstants) -> tuple[Array, Array]:
@@ -177,7 +178,7 @@ def decode_limits(shape: AttentionShape, silicon: Silicon, constants: DecodeCons
     keys = np.minimum(shape.context, shape.window)
     streams = shape.batch * shape.key_heads
     blocks = streams * np.maximum(1.0, keys / constants.chunk)
-    drawn = silicon.compute_units / (np.asarray(constants.fill) * blocks)
+    drawn = silicon.compute_units / (as_array(constants.fill) * blocks)
     filled = 1.0 / corner(1.0, drawn, physics["decode_grid_corner"])
     speedup = resident_bandwidth(traffic, silicon, constants.cache_speedup, constants.cache_reach)
     memory = (traffic / speedup + shape.query_bytes()) / (silicon.bandwidth * constants.bandwidth * filled)
@@ -186,4 +187,4 @@ def decode_limits(shape: AttentionShape, silicon: Silicon, constants: DecodeCons
     group = np.ceil(shape.query * shape.heads / shape.key_heads / GROUP_TILE) * GROUP_TILE
     flops = 2.0 * streams * group * keys * (shape.head_dim + shape.value_dim)
     compute = flops / (silicon.peak * constants.compute * filled)
-    return np.asarray(compute), np.asarray(memory)
+    return as_array(compute), as_array(memory)

@@ -23,6 +23,7 @@ from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_band
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 #: Pixels and output channels of a block: of implicit products, and of the products of Winograd points.
 TILES: Final = np.array([(128, 128), (128, 64), (128, 32), (32, 32)], float)
@@ -191,7 +192,7 @@ def convolution_time(
     host = constants.floor * (1.0 + (shape.planned / constants.doubling) ** constants.growth)
     layout = 2.0 * constants.transpose * shape.image_bytes / (silicon.bandwidth * constants.bandwidth)
     limits = convolution_limits(shape, silicon, constants, products)
-    return np.asarray(host + corner(limits.compute, limits.memory, constants.sharpness) + layout)
+    return as_array(host + corner(limits.compute, limits.memory, constants.sharpness) + layout)
 
 
 def convolution_limits(
@@ -214,7 +215,7 @@ def convolution_limits(
     best = together.argmin(axis=0)[None]
     chosen = (np.take_along_axis(part, best, axis=0)[0] for part in (compute, memory, beside, together))
     arithmetic, traffic, transforms, total = chosen
-    sharp = np.asarray(constants.sharpness)
+    sharp = as_array(constants.sharpness)
     # The traffic with which the corner comes out at the whole.
     left = np.maximum(1.0 - (arithmetic / total) ** sharp, 0.0) ** (1.0 / sharp) * total
     moved = np.where(transforms > 0.0, left, traffic)
@@ -242,9 +243,9 @@ class _Call:
 
     def __init__(self, shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants) -> None:
         self.shape, self.constants = shape, constants
-        self.units = np.asarray(silicon.compute_units, dtype=np.float64)
+        self.units = as_array(silicon.compute_units, dtype=np.float64)
         #: Seconds of a multiply-add on one compute unit.
-        self.beat = 2.0 * self.units / np.asarray(silicon.peak * constants.compute)
+        self.beat = 2.0 * self.units / as_array(silicon.peak * constants.compute)
         self.bandwidth = silicon.bandwidth * constants.bandwidth
         self.silicon = silicon
 
@@ -270,7 +271,7 @@ class _Call:
         """Return the seconds in which no kernel that spares arithmetic was seen to be done, whatever rate direct ones reach."""
         shape = self.shape
         multiplied = shape.pixels() * shape.out_channels * shape.in_channels / shape.groups * shape.taps
-        return np.asarray(2.0 * multiplied / (self.silicon.peak * self.silicon.physics["winograd_reach"]))
+        return as_array(2.0 * multiplied / (self.silicon.peak * self.silicon.physics["winograd_reach"]))
 
     def fused_winograd(self) -> tuple[Array, Array, Array]:
         """Return what bounds the kernel that transforms images on the way, and the seconds of the one for weights."""
@@ -297,12 +298,12 @@ class _Call:
         return cost * self.beat, self._moved(before + weights + after), beside
 
     def _weights_transformed(self, transformed: Array) -> Array:
-        return np.asarray((self.shape.weight_bytes + transformed) / (self.bandwidth * self.constants.weights))
+        return as_array((self.shape.weight_bytes + transformed) / (self.bandwidth * self.constants.weights))
 
     def _moved(self, traffic: Array) -> Array:
         constants = self.constants
         speedup = resident_bandwidth(traffic, self.silicon, constants.cache_speedup, constants.cache_reach)
-        return np.asarray(traffic / (self.bandwidth * speedup))
+        return as_array(traffic / (self.bandwidth * speedup))
 
     def _products(self, rows: Array, columns: Array, depth: Array, batch: Real, tiles: Array) -> Array:
         """Return the multiply-adds that the busiest compute unit has the time for, by tile (last axis)."""
@@ -318,8 +319,8 @@ class _Call:
         load = blocks / _column(self.units)
         waves = np.maximum(load, 1.0) + _column(constants.wave) * (np.ceil(load) - np.maximum(load, 1.0))
         steps = np.ceil(_column(depth) / STEP) * STEP + _column(constants.ramp)
-        return np.asarray(np.maximum(waves * area, _column(constants.latency) * FULL_BLOCK) * steps)
+        return as_array(np.maximum(waves * area, _column(constants.latency) * FULL_BLOCK) * steps)
 
 
 def _column(value: Real) -> Array:
-    return np.asarray(value, dtype=np.float64)[..., None]
+    return as_array(value, dtype=np.float64)[..., None]

@@ -10,6 +10,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 #: Bytes per element of tokens on their way to experts and back.
 PERMUTE_BYTES: Final = 2.0
@@ -21,8 +22,8 @@ def active_experts(tokens: Real, experts: Real, chosen: Real, local: Real) -> Ar
     >>> float(active_experts(1.0, 128.0, 8.0, 128.0))
     8.0
     """
-    missed = np.exp(np.asarray(tokens) * np.log1p(-np.minimum(chosen / np.asarray(experts), 1.0 - 1e-12)))
-    return np.asarray(local * (1.0 - missed))
+    missed = np.exp(as_array(tokens) * np.log1p(-np.minimum(chosen / as_array(experts), 1.0 - 1e-12)))
+    return as_array(local * (1.0 - missed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ class ExpertConstants:
 def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> Array:
     """Return the seconds of each layer, on the card with most work where routing is skewed."""
     compute, memory, moved = expert_limits(shape, silicon, constants)
-    return np.asarray(constants.floor + corner(compute, memory, constants.sharpness) + moved)
+    return as_array(constants.floor + corner(compute, memory, constants.sharpness) + moved)
 
 
 def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> tuple[Array, Array, Array]:
@@ -153,7 +154,7 @@ def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstan
         compute, memory = compute + own[0], memory + own[1]
     bandwidth = silicon.bandwidth * constants.bandwidth
     moved = shape.whole * constants.permute * routed * shape.hidden * PERMUTE_BYTES / bandwidth
-    return np.asarray(compute), np.asarray(memory), np.asarray(moved + constants.expert * active)
+    return as_array(compute), as_array(memory), as_array(moved + constants.expert * active)
 
 
 def _product_limits(
@@ -175,11 +176,11 @@ def _product_limits(
     compute = 2.0 * padded * columns * depth / (silicon.peak * constants.compute * busy)
     speedup = resident_bandwidth(shape.weight_bytes(active), silicon, constants.cache_speedup, constants.cache_reach)
     near = np.minimum(speedup, silicon.physics["cached_latency"])
-    drawn = np.asarray(constants.fill) * tiles / silicon.compute_units
+    drawn = as_array(constants.fill) * tiles / silicon.compute_units
     rows = routed * (shape.hidden + 2.0 * shape.intermediate) * shape.itemsize_a * columns * depth / shape.weights()
     cached = active * columns * depth * shape.itemsize_b * corner(1.0 / speedup, 1.0 / (drawn * near), grid)
     memory = (cached + rows * corner(1.0, 1.0 / drawn, grid)) / (silicon.bandwidth * constants.bandwidth)
-    return np.asarray(compute), np.asarray(memory)
+    return as_array(compute), as_array(memory)
 
 
 def busiest(shape: ExpertShape, least: float) -> Array:
@@ -190,4 +191,4 @@ def busiest(shape: ExpertShape, least: float) -> Array:
     ``sqrt(2 ln R)`` deviations up. 0 when every expert is on this card.
     """
     spread = np.sqrt(np.maximum(np.log(np.maximum(shape.tokens, 2.0)) / 2.0 - 1.0, least) / shape.local)
-    return np.asarray(spread * np.sqrt(2.0 * np.log(np.maximum(shape.experts / shape.local, 1.0))))
+    return as_array(spread * np.sqrt(2.0 * np.log(np.maximum(shape.experts / shape.local, 1.0))))

@@ -14,6 +14,7 @@ import numpy as np
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
 from roofsim.records import dataclass, replace
+from roofsim.traced.points import as_array
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
 TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (64, 16)], float)
@@ -82,15 +83,15 @@ def tile_efficiency(m: Real, n: Real, k: Real, batch: Real, compute_units: Real,
     >>> round(tile_efficiency(4609.0, 6144.0, 4096.0, 1.0, 108.0, tiling), 2)
     0.9
     """
-    ideal = np.asarray(m) * n * k * batch / compute_units
+    ideal = as_array(m) * n * k * batch / compute_units
     best = np.minimum(1.0, ideal / product_cost(m, n, k, batch, compute_units, tiling))
-    return float(best) if is_scalar(m, n, k, batch, compute_units) else np.asarray(best)
+    return float(best) if is_scalar(m, n, k, batch, compute_units) else as_array(best)
 
 
 def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Array:
     """Return the multiply-adds that the busiest compute unit has the time for, with the best tile and split."""
     cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
-    return np.asarray(cost.min(axis=-1) / _reference(tiling))
+    return as_array(cost.min(axis=-1) / _reference(tiling))
 
 
 def _reference(tiling: Tiling) -> Real:
@@ -99,7 +100,7 @@ def _reference(tiling: Tiling) -> Real:
 
 
 def _column(value: Real) -> Array:
-    return np.asarray(value, dtype=np.float64)[..., None]
+    return as_array(value, dtype=np.float64)[..., None]
 
 
 def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array, Array]:
@@ -176,16 +177,16 @@ def resident_bandwidth(traffic: Array, silicon: Silicon, speedup: Real, reach: R
 
     The change is smooth around `reach` times the cache, since part of a slightly larger set still hits.
     """
-    limit = np.maximum(np.asarray(reach) * silicon.cache, 1.0)
+    limit = np.maximum(as_array(reach) * silicon.cache, 1.0)
     hit = 1.0 / (1.0 + (traffic / limit) ** silicon.physics["residence_corner"])
-    return np.asarray(1.0 / (hit / speedup + (1.0 - hit)))
+    return as_array(1.0 / (hit / speedup + (1.0 - hit)))
 
 
 def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> tuple[Array, Array]:
     """Return the seconds of arithmetic and of traffic of each product, with the tile and split that are best together."""
-    units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape)
+    units = np.broadcast_to(as_array(silicon.compute_units, dtype=np.float64), shape.m.shape)
     cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
-    rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
+    rate = as_array(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
     compute = cost / _column(rate)
     memory = _moving(shape, silicon, constants, blocks / np.ceil(_column(shape.m) / _HEIGHT), partial)
     together = corner(compute, memory, _column(constants.sharpness))
@@ -202,7 +203,7 @@ def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside
     Blocks that do not fill the card draw a part of its bandwidth. A row of blocks more draws more, but a product takes no less
     time for a row more: no longer, that is, than one with the next row of blocks, or with so many that they fill the card.
     """
-    units = _column(np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape))
+    units = _column(np.broadcast_to(as_array(silicon.compute_units, dtype=np.float64), shape.m.shape))
     m, n, k, batch = (_column(size) for size in (shape.m, shape.n, shape.k, shape.batch))
     drawn = _column(constants.fill) * beside / units
     full = np.maximum(m, (np.ceil(1.0 / drawn) - 1.0) * _HEIGHT + 1.0)
@@ -217,17 +218,17 @@ def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside
         fastest = np.minimum(
             fastest, (traffic + partial * (batch * rows * n * PARTIAL_BYTES)) / (bandwidth * held * filled)
         )
-    return np.asarray(fastest)
+    return as_array(fastest)
 
 
 def conversion_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
     """Return the seconds in which activations are converted to a narrow format; 0 where `quantise` is infinite."""
     image = shape.batch * shape.m * shape.k * (2.0 + shape.itemsize_a)
-    return np.asarray(image / (silicon.bandwidth * np.asarray(constants.quantise)))
+    return as_array(image / (silicon.bandwidth * as_array(constants.quantise)))
 
 
 def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
     """Return the seconds of each product."""
     compute, memory = gemm_limits(shape, silicon, constants)
     best = corner(compute, memory, constants.sharpness)
-    return np.asarray(constants.floor + best + conversion_time(shape, silicon, constants))
+    return as_array(constants.floor + best + conversion_time(shape, silicon, constants))

@@ -8,6 +8,7 @@ import numpy as np
 
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.physics import Physics
@@ -49,7 +50,7 @@ def corner(a: Real, b: Real, p: Real) -> Array:
     """
     large = np.maximum(np.maximum(a, b), np.finfo(np.float64).tiny)
     ratio = np.minimum(a, b) / large
-    return np.asarray(large * np.exp(np.log1p(ratio**p) / p))
+    return as_array(large * np.exp(np.log1p(ratio**p) / p))
 
 
 def power_share(drawn: float, sharpness: float) -> float:

@@ -8,6 +8,7 @@ from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
+from roofsim.traced.points import as_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +94,13 @@ def stream_limits(
     if load is None:
         load = unit_load(silicon.bandwidth, silicon.compute_units, constants.unit_bandwidth)
     width, physics = np.maximum(shape.width, 1.0), silicon.physics
-    spills = 1.0 / (1.0 + (np.asarray(constants.on_chip) / width) ** physics["spill_corner"])
+    spills = 1.0 / (1.0 + (as_array(constants.on_chip) / width) ** physics["spill_corner"])
     moved = shape.traffic + shape.tensor * constants.again * spills
     speedup = resident_bandwidth(shape.traffic, silicon, constants.cache_speedup, constants.cache_reach)
     drawn = constants.bandwidth * unit_reach(load)
     stream = moved / (silicon.bandwidth * drawn * speedup)
     short = shape.rows * constants.row / silicon.compute_units
-    return corner(stream, short, physics["short_row_corner"]), np.asarray(shape.width * constants.walk)
+    return corner(stream, short, physics["short_row_corner"]), as_array(shape.width * constants.walk)
 
 
 def stream_time(shape: StreamShape, silicon: Silicon, constants: StreamConstants) -> Array:

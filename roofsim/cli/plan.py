@@ -1,0 +1,130 @@
+"""Search layouts for the best: ``roofsim plan llama3-405b --gpu h100 --gpus 1024 --engine megatron-core``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from roofsim.cli.flags import Choice, Csv, Json, Scenario
+from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.words import Option
+
+if TYPE_CHECKING:
+    from roofsim.search.planning.answer import Plan
+
+OBJECTIVES = ("step_time", "cost", "tokens_per_usd", "tokens_per_joule", "memory")
+
+Gpus = Annotated[
+    str | None,
+    Option(
+        "--gpus",
+        metavar="N",
+        panel="Axes",
+        help="How many GPUs: 512, 64,128,256, or 64..4096 (doubling; 64..512:+64 for steps). [default: the scenario's]",
+    ),
+]
+Gpu = Annotated[
+    str | None,
+    Option("--gpu", metavar="NAME,NAME", panel="Axes", help="Cards to try: a100,h100. [default: the scenario's]"),
+]
+Objective = Annotated[
+    str,
+    Choice(
+        "--objective", OBJECTIVES, "What the best has least, or most tokens, of.", default="step_time", panel="Axes"
+    ),
+]
+Constraints = Annotated[
+    list[str] | None,
+    Option(
+        "--constraint",
+        metavar="'FIGURE < VALUE'",
+        panel="Axes",
+        help="A condition on a figure of the result: 'memory < 70 GiB', 'step_time < 12 s', 'mfu > 0.4'. May be repeated.",
+    ),
+]
+AxisTexts = Annotated[
+    list[str] | None,
+    Option(
+        "--axis",
+        metavar="KEY=VALUES",
+        panel="Axes",
+        help="Values of a key in place of those that the search would try, or of one that it would leave alone: "
+        "parallel.tensor=4,8, workload.precision=bf16,fp8, parallel.schedule=1f1b,zero-bubble. May be repeated.",
+    ),
+]
+Fix = Annotated[
+    list[str] | None,
+    Option("--fix", metavar="KEY", panel="Axes", help="Keep what the scenario says of a key. May be repeated."),
+]
+Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
+Exhaustive = Annotated[
+    bool, Option("--exhaustive", panel="Axes", help="Price every layout that fits; leave none out by a bound.")
+]
+Emit = Annotated[
+    str | None,
+    Option(
+        "--emit",
+        metavar="PROGRAM",
+        help="Print the winner as a launch command alone: megatron-lm, vllm, sglang.",
+    ),
+]
+
+
+@scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"))
+def plan(
+    *,
+    scenario: Scenario,
+    gpus: Gpus = None,
+    gpu: Gpu = None,
+    objective: Objective = "step_time",
+    constraint: Constraints = None,
+    axis: AxisTexts = None,
+    fix: Fix = None,
+    top: Top = 10,
+    exhaustive: Exhaustive = False,
+    emit: Emit = None,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
+) -> None:
+    """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
+    from roofsim.cli.progress import tracked
+    from roofsim.plans import planning_tools
+    from roofsim.search.planning.asked import PlanRequest
+    from roofsim.search.planning.plan import nothing_possible, plan_asked
+    from roofsim.search.written_axes import read_written_axes
+
+    axes = read_written_axes(axis or [])
+    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
+    answer = plan_asked(
+        document_of(scenario, overrides),
+        asked,
+        planning_tools(),
+        k=top,
+        cuts=not exhaustive,
+        progress=lambda families: tracked(families, "searching"),
+    )
+    if answer.best is None and not json:
+        raise nothing_possible(answer)
+    if emit is not None:
+        write_text(_launched(scenario, overrides, answer, emit))
+    elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
+        if json:
+            from roofsim.report.tabular import to_json
+
+            write_text(to_json(answer.to_dict()))
+        else:
+            from roofsim.report.plan import print_plan
+
+            print_plan(console(), answer)
+
+
+def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> str:
+    """Return the winner as a launch command of a program."""
+    from roofsim.api import resolve_document, scenario_of
+    from roofsim.importers.launch.write import launch_command
+    from roofsim.search.planning.plan import with_changes
+
+    assert plan.best is not None
+    resolved = resolve_document(with_changes(document_of(scenario, overrides), plan.best.changes))
+    return launch_command(scenario_of(resolved), program, per_node=int(resolved.system.gpus_per_node))

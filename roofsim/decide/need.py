@@ -1,0 +1,341 @@
+"""Answer what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards of the catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.printed import Printed, flattened
+from roofsim.api import answer, import_model, resolve_document
+from roofsim.compare.rows import rate_of, unit_of
+from roofsim.decide.changes import read_changes, with_changes
+from roofsim.decide.resources import BOUGHT, Needed, floor_of, least_mix, needed
+from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
+from roofsim.decide.target import Target, read_target
+from roofsim.errors import NoDataError, Problem, SpecError
+from roofsim.evaluate import evaluate
+from roofsim.records import dataclass, replace
+from roofsim.spec import catalog
+from roofsim.spec.scenario.document import load_scenario, with_override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from roofsim.analyze.result import Result
+    from roofsim.evaluate import Evaluation
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.scenario.workload import Scenario
+
+SCHEMA: Final = "roofsim/need/1"
+#: Multiples of the scenario's GPUs that are tried.
+MULTIPLES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+REACHES, UNDECIDED, MISSES = "reaches", "undecided", "misses"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardReach:
+    """What a card of the catalog makes of a target, in the scenario's number.
+
+    Attributes
+    ----------
+    allowed
+        Seconds that its step may take; with a target of cost that depends on its price.
+    verdict
+        ``reaches`` or ``misses`` where the whole 80 % interval of the step does, else ``undecided``.
+    """
+
+    gpu: str
+    step_time: float
+    interval: tuple[float, float] | None
+    allowed: float
+    fits: bool
+    usd_per_hour: float | None
+    price: str | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether its step is short enough, as far as the interval tells."""
+        low, high = (self.step_time, self.step_time) if self.interval is None else self.interval
+        return REACHES if high <= self.allowed else MISSES if low > self.allowed else UNDECIDED
+
+    @property
+    def reached(self) -> bool:
+        """Whether the predicted step is short enough, and it fits."""
+        return self.fits and self.step_time <= self.allowed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        own = dict(self.__dict__)
+        own["interval"] = None if self.interval is None else list(self.interval)
+        return own | {"reached": self.reached, "verdict": self.verdict}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoreGpus:
+    """The fewest GPUs that reach a target, by doubling, or the closest where none does."""
+
+    gpus: int
+    changes: str
+    step_time: float
+    reached: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Need(Printed):
+    """The answer of `roofsim.need`.
+
+    Attributes
+    ----------
+    target, allowed
+        What is asked for, and the seconds that a step may take for it.
+    now
+        The scenario as it is.
+    resources
+        Name -> how much of it alone reaches the target.
+    mix
+        Factors that reach it together with the least growth; empty where it is met, None where no mix reaches it.
+    mix_floor
+        Seconds of a step with a million times as much of all that a mix is made of, and what most of it waits for.
+    gpus
+        What more GPUs do; None where no multiple of them is possible.
+    cards
+        Cards of the catalog that reach it, the cheapest hour first, those without a price after them.
+    rule
+        The practitioners' formula beside it, where there is one.
+    """
+
+    target: Target
+    allowed: float
+    now: Result
+    resources: dict[str, Needed]
+    mix: dict[str, float] | None
+    mix_floor: tuple[float, str]
+    gpus: MoreGpus | None
+    cards: tuple[CardReach, ...]
+    tried: int
+    rule: RuleOfThumb | None
+
+    @property
+    def met(self) -> bool:
+        """Whether the scenario reaches the target as it is, in time."""
+        return float(self.now.step_time) <= self.allowed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data of schema roofsim/need/1."""
+        return {
+            "schema": SCHEMA,
+            "target": self.target.to_dict() | {"step_time": self.allowed, "unit": unit_of(self.now)},
+            "met": self.met,
+            "now": self.now.to_dict(),
+            "resources": {name: one.to_dict() for name, one in self.resources.items()},
+            "mix": self.mix,
+            "mix_floor": {"step_time": self.mix_floor[0], "bound": self.mix_floor[1]},
+            "gpus": None if self.gpus is None else self.gpus.to_dict(),
+            "cards": [card.to_dict() for card in self.cards],
+            "cards_tried": self.tried,
+            "rule_of_thumb": None if self.rule is None else self.rule.to_dict(),
+        }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a flat row for each resource, then one for each card."""
+        rows = [{"kind": "resource", "name": name, **one.to_dict()} for name, one in self.resources.items()]
+        rows += [{"kind": "card", "name": card.gpu, **card.to_dict()} for card in self.cards]
+        return [flattened(row) for row in rows]
+
+
+def need(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    step_time: float | str | None = None,
+    tokens_per_second: float | str | None = None,
+    time_to_first_token: float | str | None = None,
+    cost: float | str | None = None,
+    days: float | str | None = None,
+    tokens: float | str | None = None,
+    **overrides: Any,
+) -> Need:
+    """Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.
+
+    Parameters
+    ----------
+    step_time, time_to_first_token
+        Seconds, or a text with a unit (``"60ms"``).
+    tokens_per_second
+        Units of work per second (tokens, or images), of all GPUs together.
+    cost
+        Dollars per million tokens or images.
+    days, tokens
+        Days for so many tokens or images.
+    overrides
+        Values of the scenario, as for `roofsim.run`.
+
+    Returns
+    -------
+    Need
+        Factors and figures of resources in SI units, seconds of steps, dollars per hour.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong: no target or several, one that the scenario does not have.
+    """
+    asked = {
+        "step_time": step_time, "tokens_per_second": tokens_per_second, "time_to_first_token": time_to_first_token, "cost": cost,
+        "days": days,
+    }  # fmt: skip
+    return need_document(load_scenario(scenario, overrides), read_target(asked, tokens))
+
+
+def need_document(document: Document, target: Target) -> Need:
+    """Answer a request that was read already; see `need`.
+
+    Raises
+    ------
+    SpecError
+        When the scenario is wrong, or has no such figure.
+    """
+    if target.kind == "time_to_first_token":
+        document = _up_to_the_first_token(document)
+    evaluation = evaluate(resolve_document(document))
+    now = answer(evaluation)
+    allowed = target.step_time(now)
+    cards, tried = _cards(document, now, target)
+    return Need(
+        target=target,
+        allowed=allowed,
+        now=now,
+        resources=_resources(evaluation, now, allowed),
+        mix={} if float(now.step_time) <= allowed else least_mix(evaluation, allowed, BOUGHT),
+        mix_floor=floor_of(evaluation, BOUGHT),
+        gpus=_more_gpus(document, now, target),
+        cards=cards,
+        tried=tried,
+        rule=rule_of_thumb(evaluation, now, allowed),
+    )
+
+
+def _up_to_the_first_token(document: Document) -> Document:
+    """Return the prefill of a scenario that generates.
+
+    Raises
+    ------
+    SpecError
+        For a phase that has no first token.
+    """
+    phase = resolve_document(document).workload.phase
+    if phase not in ("prefill", "generate"):
+        hint = "Ask for --step-time, or set --phase generate with --prompt-length."
+        raise SpecError(Problem(f"{phase} has no time to the first token", path="time_to_first_token", hint=hint))
+    document = with_override(document, "workload.phase", "prefill", "time_to_first_token")
+    return with_override(document, "workload.output_length", None, "time_to_first_token")
+
+
+# -- resources ----------------------------------------------------------------------------------------------------------
+
+
+def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str, Needed]:
+    """Return what each resource alone needs; the capacity of memory shortens no step."""
+    stated = _stated(evaluation.resolved)
+    resources = {}
+    for rate in (*BOUGHT, "host_issue_rate", "launch_rate"):
+        one, (value, unit) = needed(evaluation, rate, allowed), stated.get(rate, (None, None))
+        amount = None if value is None or one.factor is None else value * one.factor
+        resources[rate] = replace(one, value=amount, unit=unit)
+    peak, capacity, step = float(now.memory.device_total), float(now.memory.capacity), float(now.step_time)
+    bound = max(evaluation.step.resources, key=lambda name: float(evaluation.step.resources[name]))
+    met = step <= allowed
+    resources["memory_capacity"] = Needed(
+        factor=peak / capacity if met else None, value=peak, unit="B", floor=step, floor_bound=bound
+    )
+    return resources
+
+
+def _stated(resolved: Resolved) -> dict[str, tuple[float | None, str]]:
+    """Return the figures that rates are factors on, and their units."""
+    gpu, system = resolved.gpu, resolved.system
+    link, host = system.link or gpu.link, gpu.host_link or system.host_link
+    return {
+        "tensor_flops": (gpu.peak.get(resolved.precision.math), "FLOP/s"),
+        "memory_bandwidth": (gpu.memory.bandwidth, "B/s"),
+        "power": (gpu.tdp, "W"),
+        "intra_node_link": (None if link is None else link.bandwidth, "B/s"),
+        "inter_node_link": (system.node_network, "B/s"),
+        "host_link": (None if host is None else host.bandwidth, "B/s"),
+        "storage": (system.storage.read, "B/s"),
+    }
+
+
+# -- more GPUs, and other cards -----------------------------------------------------------------------------------------
+
+
+def _more_gpus(document: Document, now: Result, target: Target) -> MoreGpus | None:
+    """Return the fewest GPUs that reach a target: as replicas that share the batch of a step, or as tensor ranks."""
+    closest: tuple[float, MoreGpus] | None = None
+    for multiple in MULTIPLES:
+        for changes in _ways(now, multiple):
+            try:
+                made = with_changes(document, read_changes(changes), now.scenario)
+                result = answer(evaluate(resolve_document(made)), limits=False)
+                share = float(result.step_time) / target.step_time(result)
+            except (SpecError, NoDataError):
+                continue
+            shown = ", ".join(
+                f"{key.rpartition('.')[2]}={value}" for key, value in changes.items() if value is not None
+            )
+            gpus = int(result.scenario["hardware"]["gpus"])
+            reached = share <= 1.0 and bool(result.memory.fits)
+            one = MoreGpus(gpus=gpus, changes=shown, step_time=float(result.step_time), reached=reached)
+            if one.reached:
+                return one
+            if closest is None or share < closest[0]:
+                closest = share, one
+    return None if closest is None else closest[1]
+
+
+def _ways(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
+    """Yield the changes that spread a scenario over so many times its GPUs."""
+    parallel, workload = now.scenario["parallel"], now.scenario["workload"]
+    whole = {"hardware.gpus": now.scenario["hardware"]["gpus"] * multiple, "parallel.data": None}
+    kept = {"workload.global_batch_size": workload["global_batch_size"]} if workload["phase"] == "train" else {}
+    yield whole | kept
+    yield whole | kept | {"parallel.tensor": parallel["tensor"] * multiple}
+
+
+def _cards(document: Document, now: Result, target: Target) -> tuple[tuple[CardReach, ...], int]:
+    """Return the cards of the catalog that reach a target, in the scenario's number, and how many of them run it."""
+    from roofsim.search.sweep import sweep_document
+
+    names = list(catalog.names("gpu"))
+    own = document.data.get("hardware") if isinstance(document.data, dict) else None
+    if isinstance(own, dict):  # numbers and nodes of the scenario's own card are not those of others
+        for key in ("system", "override", "calibration"):
+            if own.get(key) is not None:
+                document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "need")
+    figures = ("step_time", "step_time_interval", "memory.fits", "cost")
+    table = sweep_document(document, {"hardware.gpu": names}, answer, import_model, figures=figures)
+    work = (rate_of(now) or 0.0) * float(now.step_time)
+    rows = [row for row in table.to_rows() if row["feasible"]]
+    cards = [card for row in rows if (card := _card(row, work, target)) is not None and card.reached]
+    ordered = sorted(cards, key=lambda card: (card.usd_per_hour is None, card.usd_per_hour or 0.0, card.step_time))
+    return tuple(ordered), len(rows)
+
+
+def _card(row: dict[str, Any], work: float, target: Target) -> CardReach | None:
+    hourly, ends = row.get("cost.usd_per_hour"), row.get("step_time_interval")
+    allowed = target.allowed(work, hourly)
+    if allowed is None:
+        return None
+    return CardReach(
+        gpu=row["hardware.gpu"],
+        step_time=float(row["step_time"]),
+        interval=None if ends is None else (float(ends[0]), float(ends[1])),
+        allowed=allowed,
+        fits=bool(row["memory.fits"]),
+        usd_per_hour=None if hourly is None else float(hourly),
+        price=row.get("cost.price"),
+    )

@@ -1,0 +1,87 @@
+"""Say how sure a speed-up is: the 80 % interval of a ratio of two predictions, in which shared errors cancel."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.compare.winners import interval_of_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from roofsim.analyze.result import Result
+
+#: Parts of a resolved workload that decide which kernels run; its sizes decide on what.
+_SOFTWARE: Final = (
+    "phase",
+    "precision",
+    "engine",
+    "engine_facts",
+    "attention",
+    "memory_format",
+    "optimizer",
+    "adapter",
+)
+#: Terms of intervals that count something of which two runs may have more and less: the error per unit is the same.
+_COUNTED: Final = (
+    "convolutions", "streams", "host", "communication", "nodes", "crowded", "unknown_host", "unknown_flows",
+)  # fmt: skip
+
+
+def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float, float] | None:
+    """Return the 80 % interval of a ratio of speeds; None where no interval is known.
+
+    Of other software, or on another card, errors are apart but for the terms that both runs share, as in `roofsim.compare`. Where
+    the same kernels run on the same card with other sizes, another layout or other numbers of the hardware, an error of a kind of
+    time is in both runs: the ratio errs by as much as the shares of the kinds of time differ. Let the step err by ``w``, each kind
+    of time apart by ``w / sqrt(sum of squared shares)``; the ratio then errs by
+    ``w sqrt(sum (share after - share before)^2 / sum share before^2)``. Of what a run has more of (hosts, communication,
+    convolutions) the additional part errs.
+
+    Parameters
+    ----------
+    ratio
+        Of the speed after over that before.
+    """
+    if not (before.interval_terms and after.interval_terms):
+        return None
+    if not same_kernels(before.scenario, after.scenario):
+        return interval_of_ratio(after.interval_terms, before.interval_terms, ratio)
+    moved = moved_share(before.time, after.time)
+    names = [name for name in after.interval_terms if name not in _COUNTED or name in before.interval_terms]
+    extra = [name for name in after.interval_terms if name not in names]
+    below = above = 0.0
+    for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
+        first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
+        ends = [
+            abs(float(two) - float(one)) if name in _COUNTED else max(float(one), float(two)) * moved
+            for one, two in zip(first, second, strict=True)
+        ]
+        below, above = math.hypot(below, ends[1]), math.hypot(above, ends[0])  # a longer step is a lower speed
+    return ratio * math.exp(-below), ratio * math.exp(above)
+
+
+def moved_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    """Return how far the shares of kinds of time differ: 0 where all are the same, at most that of two runs apart.
+
+    >>> moved_share({"compute": 1.0, "memory_bandwidth": 1.0}, {"compute": 2.0, "memory_bandwidth": 2.0})
+    0.0
+    """
+    shares = [
+        {name: float(value) / sum(map(float, time.values())) for name, value in time.items()}
+        for time in (before, after)
+    ]
+    names = dict.fromkeys((*shares[0], *shares[1]))
+    apart = sum((shares[1].get(name, 0.0) - shares[0].get(name, 0.0)) ** 2 for name in names)
+    own = sum(share**2 for share in shares[0].values())
+    return min(math.sqrt(apart / own), math.sqrt(2.0))
+
+
+def same_kernels(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Tell whether two resolved scenarios run the same software on the same card, its numbers and the sizes aside."""
+    if any(before["hardware"][key] != after["hardware"][key] for key in ("gpu", "system")):
+        return False
+    if before["model"]["family"] != after["model"]["family"]:
+        return False
+    return all(before["workload"].get(key) == after["workload"].get(key) for key in _SOFTWARE)

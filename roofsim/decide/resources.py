@@ -1,0 +1,143 @@
+"""Find how much of a resource a step needs to be as short as a target: on a grid of factors, then inside of one interval of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.sensitivity import RATES, elasticities
+from roofsim.cost.scales import Scales
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+    from roofsim.numeric import Array
+
+#: Logarithms of the factors that are tried first: a thousandth to a million times.
+_GRID: Final = np.linspace(np.log(0.001), np.log(1_000_000.0), 91)
+#: Points and rounds of what is tried between two of them.
+_CUTS: Final = 33
+_ROUNDS: Final = 3
+#: Of a mix: what a resource grows by at once, in the logarithm, and what it must still be worth.
+_STRIDE: Final = 0.02
+_WORTH: Final = 0.001
+_MOST_STRIDES: Final = 1_000
+#: Resources that a mix is made of: what another card or node has more of.
+BOUGHT: Final = (
+    "tensor_flops", "vector_flops", "memory_bandwidth", "power", "intra_node_link", "inter_node_link", "host_link", "storage",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """How much of one resource reaches a target.
+
+    Attributes
+    ----------
+    factor
+        The least factor on what there is; 0: any amount reaches it; None: no amount does.
+    value, unit
+        The figure of the card or node times the factor; None where none is stated.
+    floor
+        Seconds of the step with a million times as much.
+    floor_bound
+        What most of that waits for.
+    """
+
+    factor: float | None
+    value: float | None = None
+    unit: str | None = None
+    floor: float
+    floor_bound: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether some amount of it alone reaches the target."""
+        return self.factor is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"factor": self.factor, "value": self.value, "unit": self.unit, "reached": self.reached} | {
+            "floor": self.floor,
+            "floor_bound": self.floor_bound,
+        }
+
+
+def needed(evaluation: Evaluation, rate: str, seconds: float) -> Needed:
+    """Return how much of one rate a step of some seconds needs, all else as it is.
+
+    Raises
+    ------
+    KeyError
+        For what is no rate of `Scales`.
+    """
+    floor, bound = floor_of(evaluation, (rate,))
+    factor = _crossing(evaluation, rate, seconds, _steps(evaluation, rate, _GRID))
+    return Needed(factor=factor, floor=floor, floor_bound=bound)
+
+
+def floor_of(evaluation: Evaluation, rates: tuple[str, ...]) -> tuple[float, str]:
+    """Return the seconds of a step with a million times as much of some rates, and what most of it waits for."""
+    most = evaluation.reprice(Scales(**dict.fromkeys(rates, float(np.exp(_GRID[-1])))))
+    return float(most.step), max(most.resources, key=lambda name: float(most.resources[name]))
+
+
+def _crossing(evaluation: Evaluation, rate: str, seconds: float, steps: Array) -> float | None:
+    """Return the factor from which on a step is short enough."""
+    longer = np.flatnonzero(steps > seconds)
+    if not longer.size:
+        return 0.0
+    last = int(longer[-1])
+    if last + 1 == len(steps):
+        return None
+    low, high = float(_GRID[last]), float(_GRID[last + 1])
+    for _ in range(_ROUNDS):
+        cut = np.linspace(low, high, _CUTS)
+        inside = int(np.flatnonzero(_steps(evaluation, rate, cut)[:-1] > seconds)[-1])
+        low, high = float(cut[inside]), float(cut[inside + 1])
+    return float(np.exp(high))
+
+
+def _steps(evaluation: Evaluation, rate: str, logs: Array) -> Array:
+    step = np.asarray(evaluation.reprice(Scales(**{rate: np.exp(logs)})).step, dtype=np.float64)
+    return np.broadcast_to(step, logs.shape)
+
+
+def least_mix(evaluation: Evaluation, seconds: float, rates: tuple[str, ...]) -> dict[str, float] | None:
+    """Return factors on several rates that reach a step of some seconds with the least growth: the smallest product of factors.
+
+    The rate that shortens the step most per percent grows by a little, again and again. None where no mix reaches it.
+    """
+    logs = dict.fromkeys(rates, 0.0)
+    for _ in range(_MOST_STRIDES):
+        if _step_at(evaluation, logs) <= seconds:
+            return {rate: float(np.exp(log)) for rate, log in logs.items() if log > 0.0}
+        worth = _worth(evaluation, logs)
+        best = max(rates, key=lambda rate: worth[rate])
+        if worth[best] < _WORTH:
+            return None
+        logs[best] += _last_stride(evaluation, logs, best, seconds)
+    return None
+
+
+def _worth(evaluation: Evaluation, logs: dict[str, float]) -> dict[str, float]:
+    """Return what one percent more of each rate takes off the step, with the mix so far."""
+
+    def reprice(scales: Scales) -> Any:
+        factors = {rate: getattr(scales, rate) * float(np.exp(logs.get(rate, 0.0))) for rate in RATES}
+        return evaluation.reprice(Scales(**factors))
+
+    return {rate: -float(slope) for rate, slope in elasticities(reprice).items()}
+
+
+def _last_stride(evaluation: Evaluation, logs: dict[str, float], rate: str, seconds: float) -> float:
+    """Return how far a rate grows: a whole stride, or the part of it that reaches the target."""
+    if _step_at(evaluation, logs | {rate: logs[rate] + _STRIDE}) > seconds:
+        return _STRIDE
+    cut = np.linspace(0.0, _STRIDE, _CUTS)
+    return next(float(part) for part in cut if _step_at(evaluation, logs | {rate: logs[rate] + float(part)}) <= seconds)
+
+
+def _step_at(evaluation: Evaluation, logs: dict[str, float]) -> float:
+    return float(evaluation.reprice(Scales(**{rate: float(np.exp(log)) for rate, log in logs.items()})).step)

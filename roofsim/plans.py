@@ -1,0 +1,72 @@
+"""Search the layouts of a scenario for the best, with the recipe's own answers for the winners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.api import answer, import_model, resolve_document
+from roofsim.spec.scenario.document import load_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from roofsim.search.planning.answer import Plan
+    from roofsim.search.planning.plan import Tools
+    from roofsim.spec.scenario.workload import Scenario
+
+#: Layouts that are returned where nobody says how many.
+TOP = 10
+
+
+def plan(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    gpus: int | str | Iterable[int] | None = None,
+    gpu: str | Iterable[str] | None = None,
+    objective: str = "step_time",
+    constraints: Iterable[str] = (),
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    fixed: Iterable[str] = (),
+    top: int = TOP,
+    cut: bool = True,
+    **overrides: Any,
+) -> Plan:
+    """Search the layouts of a scenario for the best.
+
+    Parameters
+    ----------
+    gpus, gpu
+        Numbers of GPUs (``512``, ``[256, 512]``, ``"64..4096"``: doubling) and cards; those of the scenario, if left out.
+    objective
+        ``step_time``, ``cost``, ``tokens_per_usd``, ``tokens_per_joule`` or ``memory``.
+    constraints
+        Conditions on figures of a result: ``["memory < 70 GiB", "mfu > 0.4"]``.
+    axes, fixed
+        Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
+    top, cut
+        How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
+
+    Returns
+    -------
+    Plan
+        The best layouts (steps in seconds, memory in bytes) and why others are behind, the front, how many were refused and
+        why, and a bound that none falls below. Merged into the scenario, each runs as it is.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong. Where no layout is possible, the plan says why.
+    """
+    from roofsim.search.planning.asked import PlanRequest
+    from roofsim.search.planning.plan import plan_asked
+
+    asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed)
+    return plan_asked(load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut)
+
+
+def planning_tools() -> Tools:
+    """Return what a search over layouts asks of the recipe."""
+    from roofsim.search.planning.plan import Tools
+
+    return Tools(resolve=resolve_document, answer=answer, importer=import_model)

@@ -1,0 +1,182 @@
+"""Print what reaches a target: each resource alone, the mix, more GPUs, the cards, and the practitioners' formula beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.decide.need import CardReach, Need
+    from roofsim.decide.resources import Needed
+
+#: Cards that are printed.
+_MOST: Final = 12
+#: Factor up to which a resource is as much as there is.
+_SAME: Final = 1.005
+_NAMES: Final = {"memory_capacity": "memory capacity"}
+#: Share of the step that a resource must take off to be worth a line.
+_NOTHING: Final = 1e-4
+
+
+def print_need(console: Console, answer: Need) -> None:
+    """Print an answer."""
+    console.print(Text(words.headline(answer.now), style="bold"))
+    for line in filter(None, (words.batch_line(answer.now), words.layout_line(answer.now))):
+        console.print(Text(line, style="dim"))
+    console.print(Text(target_line(answer)))
+    console.print(_resources(answer))
+    for line in _below(answer):
+        console.print(Text(line))
+    if answer.cards:
+        console.print(_cards(answer))
+    console.print(Text(sentence(answer), style="bold"))
+
+
+def target_line(answer: Need) -> str:
+    """Say what is asked for, and where the scenario stands."""
+    asked, now = target_words(answer), float(answer.now.step_time)
+    how = "met" if answer.met else f"{now / answer.allowed:.3g} times too long"
+    said = f"target: {asked}"
+    if answer.target.kind not in ("step_time", "time_to_first_token"):
+        said += f", a step of {words.seconds(answer.allowed)}"
+    return f"{said}; now {words.seconds(now)}: {how}"
+
+
+def target_words(answer: Need) -> str:
+    """Return the target in words."""
+    target, unit = answer.target, words.unit_of(answer.now)
+    shown = {
+        "step_time": f"a step of {words.seconds(target.value)}",
+        "time_to_first_token": f"the first token after {words.seconds(target.value)}",
+        "tokens_per_second": f"{words.count(target.value)} {unit}/s",
+        "cost": f"{words.dollars(target.value)} USD per million {unit}",
+        "days": f"{words.count(target.tokens or 0.0)} {unit} in {target.value:g} days",
+    }
+    return shown[target.kind]
+
+
+def _resources(answer: Need) -> Grid:
+    """Return a line for each resource that the step has to do with: those that reach the target first."""
+    grid = Grid(
+        [
+            text("resource alone"),
+            number("factor"),
+            number("that is", 1),
+            number("at most to"),
+            text("then waits for", 2),
+        ]
+    )
+    now = float(answer.now.step_time)
+    rows = sorted(answer.resources.items(), key=lambda item: (item[1].factor is None, item[1].factor or item[1].floor))
+    for name, one in rows:
+        if _plays(one, now) or name == "memory_capacity":
+            amount = humanize(one.value, one.unit, 3) if one.value is not None and one.unit is not None else "-"
+            floor = words.seconds(one.floor)
+            grid.add(
+                _name(name),
+                _factor(one),
+                amount if one.reached else "-",
+                floor,
+                words.BOUND_WORDS.get(one.floor_bound, ""),
+            )
+    return grid
+
+
+def _plays(one: Needed, now: float) -> bool:
+    """Tell whether a million times as much shortens the step, or less lengthens it."""
+    return one.floor < now * (1.0 - _NOTHING)
+
+
+def _name(resource: str) -> str:
+    return _NAMES.get(resource, words.RESOURCE_WORDS.get(resource, resource))
+
+
+def _factor(one: Needed) -> str:
+    if one.factor is None:
+        return "no amount"
+    return "any" if one.factor == 0.0 else f"{one.factor:.3g}x"
+
+
+def _below(answer: Need) -> list[str]:
+    lines = []
+    idle = [_name(name) for name, one in answer.resources.items() if not _plays(one, float(answer.now.step_time))]
+    idle = [name for name in idle if name != _name("memory_capacity")]
+    if idle:
+        lines.append(f"More of these changes nothing: {', '.join(idle)}.")
+    if answer.mix is None:
+        seconds, bound = answer.mix_floor
+        left = f"{words.seconds(seconds)} remain, most of them for {words.BOUND_WORDS.get(bound, bound)}"
+        lines.append(f"No mix of what a card or node has more of reaches it: {left}.")
+    elif len(answer.mix) > 1:
+        mix = ", ".join(f"{_name(rate)} {factor:.3g}x" for rate, factor in answer.mix.items() if factor > _SAME)
+        lines.append(f"With the least growth in all (the smallest product of factors): {mix}.")
+    if answer.gpus is not None and not answer.met:
+        verb = "reaches it" if answer.gpus.reached else "comes closest of all multiples"
+        lines.append(f"More GPUs: {answer.gpus.changes} {verb}, a step of {words.seconds(answer.gpus.step_time)}.")
+    if (rule := answer.rule) is not None:
+        ours = (
+            "no amount"
+            if rule.ours is None
+            else "any amount"
+            if rule.ours == 0.0
+            else humanize(rule.ours, rule.unit, 3)
+        )
+        head = f"Rule of thumb ({rule.formula}): {humanize(rule.value, rule.unit, 3)} of {_name(rule.resource)} per GPU, where the"
+        lines.append(f"{head} prediction needs {ours}: {'; '.join(rule.reasons)}.")
+    return lines
+
+
+def _cards(answer: Need) -> Grid:
+    heads = [
+        text("card that reaches it"),
+        number("step"),
+        number("80 % interval", 2),
+        text("sure", 1),
+        number("USD/h"),
+        text("price", 3),
+    ]
+    rest = len(answer.cards) - _MOST
+    more = f"{rest} more; --json has all." if rest > 0 else ""
+    grid = Grid(heads, caption=more)
+    for card in answer.cards[:_MOST]:
+        hourly = "?" if card.usd_per_hour is None else words.dollars(card.usd_per_hour)
+        grid.add(card.gpu, words.seconds(card.step_time), _ends(card), _sure(card), hourly, card.price or "")
+    return grid
+
+
+def _ends(card: CardReach) -> str:
+    return "-" if card.interval is None else f"{words.seconds(card.interval[0])} .. {words.seconds(card.interval[1])}"
+
+
+def _sure(card: CardReach) -> str:
+    return "yes" if card.verdict == "reaches" else "undecided"
+
+
+def sentence(answer: Need) -> str:
+    """Say the answer in a sentence or two."""
+    asked = target_words(answer)
+    if answer.met and answer.now.memory.fits:
+        return f"It reaches {asked} as it is."
+    alone = [(one.factor, name) for name, one in answer.resources.items() if one.factor]
+    said = f"For {asked}: "
+    if answer.met:
+        said += f"it is fast enough but does not fit; it needs {words.gibibytes(float(answer.now.memory.device_total))}"
+    elif alone:
+        factor, name = min(alone)
+        said += f"{factor:.3g} times the {_name(name)} alone"
+    else:
+        best = min(answer.resources.items(), key=lambda item: item[1].floor)
+        said += f"no resource alone is enough, {_name(best[0])} comes closest, with {words.seconds(best[1].floor)}"
+    card = answer.cards[0] if answer.cards else None
+    if card is None:
+        return f"{said}; none of {words.count(answer.tried)} cards of the catalog reaches it in this number."
+    price = "" if card.usd_per_hour is None else f", {words.dollars(card.usd_per_hour)} USD/h"
+    doubt = "" if card.verdict == "reaches" else "; its interval does not decide"
+    return f"{said}. The {'cheapest' if price else 'first'} card that reaches it: {card.gpu}{price}{doubt}."

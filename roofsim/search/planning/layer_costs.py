@@ -1,0 +1,131 @@
+"""Price one layer of a model on its ranks, before anything is known of pipelines, replicas and schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.cost.scales import Scales
+from roofsim.errors import RoofsimError
+from roofsim.evaluate import evaluate, stage_costs
+from roofsim.points import Diverged, points
+from roofsim.records import replace
+from roofsim.search.pieces import NOT_FOR_ARRAYS
+from roofsim.search.stacking import alike, taken, varying
+from roofsim.spec.scenario.layout import expert_tensor_of
+from roofsim.spec.scenario.workload import Offload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from roofsim.cost.pricing import PassCost
+    from roofsim.schedule.overlap import Exposed
+    from roofsim.spec.resolve import Resolved
+
+    Array = NDArray[np.float64]
+
+#: What a layer takes of a rank, in seconds at full clock: kernels but for long products, these by the power that they draw, seconds
+#: in which the card may draw the energy of the rest, communication that shows, the host; and of the update the first and the third.
+PARTS: Final = ("short", "held", "drawn", "links", "host", "update")
+
+#: Layers of the two models whose difference is one layer; a single one is no block that repeats.
+DEPTHS: Final = (2.0, 3.0)
+
+
+def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, dict[str, tuple[float, float]]]:
+    """Return what layers take on the ranks of some layouts, each on its own: place -> part -> (one layer, the ends of the model).
+
+    Layouts whose layer cannot be priced alone are left out.
+    """
+    known: dict[int, dict[str, tuple[float, float]]] = {}
+    left = [chosen]
+    while left:
+        some = left.pop()
+        try:
+            first, second = _halves(_parts_of(resolved, some), len(some))
+        except Diverged as diverged:
+            labels = np.asarray(diverged.labels)
+            if len(labels) == 2 * len(some):  # each layout stands twice
+                labels = np.column_stack([labels[: len(some)], labels[len(some) :]])
+                parts = alike(labels)
+                if len(parts) > 1:
+                    left += [some[part] for part in parts]
+                    continue
+            left += [some[[at]] for at in range(len(some))] if len(some) > 1 else []
+            continue
+        except (RoofsimError, *NOT_FOR_ARRAYS):
+            left += [some[[at]] for at in range(len(some))] if len(some) > 1 else []
+            continue
+        for at, place in enumerate(some.tolist()):
+            known[place] = {
+                name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at])
+                for name in PARTS
+            }
+    return known
+
+
+def _halves(parts: dict[str, Any], count: int) -> Iterator[dict[str, Array]]:
+    """Yield the parts of the first half of some points, and of the second."""
+    whole = {name: np.broadcast_to(np.asarray(value, dtype=np.float64), (2 * count,)) for name, value in parts.items()}
+    yield {name: value[:count] for name, value in whole.items()}
+    yield {name: value[count:] for name, value in whole.items()}
+
+
+def _parts_of(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
+    """Return what models of `DEPTHS` layers take on the ranks of some layouts."""
+    evaluation = evaluate(_alone(resolved, some))
+    costs, shown = stage_costs(evaluation.resolved, evaluation.program, evaluation.priced, Scales())
+    return _summed(costs[0], shown[0] if shown else None)
+
+
+def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
+    sums: dict[str, Any] = dict.fromkeys(PARTS, 0.0)
+    for phase, seconds in cost.device.items():
+        apart = cost.sustained_in(phase)
+        whole = seconds["compute"] + seconds["memory_bandwidth"] + seconds["launch"]
+        if phase == "optimizer":
+            sums["update"] = sums["update"] + whole
+            continue
+        sums["short"] = sums["short"] + whole - apart.alone
+        sums["held"] = sums["held"] + apart.held
+        sums["drawn"] = sums["drawn"] + np.maximum(cost.power[phase] - apart.power, 0.0)
+        sums["host"] = sums["host"] + cost.host[phase]
+    sums["links"] = 0.0 if shown is None else shown.micro_batch.seconds
+    return sums
+
+
+def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
+    """Return layouts without pipeline, replicas and shards, each with a model of few layers, and then each with one of one more."""
+    both = np.concatenate([some, some])
+    one = taken(resolved, both, varying(resolved))
+    parallel, workload = one.parallel, one.workload
+    experts = parallel.expert * expert_tensor_of(parallel)
+    ranks: Any = np.maximum(np.ceil(experts / (parallel.tensor * parallel.context)), 1.0)
+    data: Any = int(ranks) if np.ndim(ranks) == 0 else points(ranks)
+    parallel = parallel.model_copy(
+        update={
+            "pipeline": 1,
+            "virtual_stages": 1,
+            "schedule": "1f1b",
+            "data": data,
+            "sharding": "none",
+            "stage_layers": None,
+            "account_for_embedding": False,
+            "account_for_loss": False,
+            "offload": Offload(),
+        }
+    )
+    workload = workload.model_copy(update={"global_batch_size": workload.micro_batch_size * data})
+    model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)))
+    assert model is not None
+    return replace(
+        one,
+        points=len(both),
+        parallel=parallel,
+        workload=workload,
+        gpus=parallel.tensor * parallel.context * data,
+        model=model.with_sizes(num_layers=depth),
+    )

@@ -1,0 +1,292 @@
+"""Resolve, build and price a few sample points of a family, and keep what was done as a program that works for others like them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from roofsim.analyze.ledger import memory_of
+from roofsim.evaluate import evaluate
+from roofsim.records import dataclass
+from roofsim.search.resolving import NoneLeftError, PointChecks, RowsResolver
+from roofsim.search.stacking import alike, mapped, stack
+from roofsim.spec.scenario.point import DEGREES
+from roofsim.traced.notes import Ref
+from roofsim.traced.points import TracedPoints
+from roofsim.traced.replay import Replay
+from roofsim.traced.trace import SampleTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from roofsim.points import Points
+    from roofsim.search.families import Rows
+    from roofsim.search.resolving import Shared
+    from roofsim.spec.reading.told_apart import Importer
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.rules.rule import Rule
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+#: What the figures of layouts are.
+FIGURES: Final = ("step_time", "memory.peak", "memory.capacity")
+#: What code raises that is written for one number, and is given several.
+NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
+
+
+class TraceChecks(PointChecks):
+    """Take note of the conditions of rules that sample points are held against; none of them breaks one."""
+
+    def __init__(self, document: Any, count: int) -> None:
+        super().__init__(document, count)
+        self.conditions: list[tuple[str, Any]] = []
+
+    def hold(self, rules: Iterable[Rule[C]], case: C) -> None:
+        """Note the rules' conditions."""
+        for rule in rules:
+            broken = rule.broken(case)
+            if isinstance(broken, TracedPoints):
+                self.conditions.append((rule.code, broken))
+            elif np.any(broken):
+                raise NoneLeftError
+
+
+class SampledRows(RowsResolver):
+    """Resolve sample points: what they have of each column is a leaf of a trace.
+
+    Attributes
+    ----------
+    bits
+        Name of a column -> its bit.
+    leaves
+        Node of a leaf -> the name of its column; of a table also its value in each of the table's rows.
+    """
+
+    def __init__(
+        self, rows: Rows, samples: NDArray[Any], trace: SampleTrace, importer: Importer | None, shared: Shared
+    ) -> None:
+        super().__init__(rows, importer, shared)
+        self.samples, self.trace = samples, trace
+        self.checks: TraceChecks = TraceChecks(self.document, trace.samples)
+        self.bits: dict[str, int] = {}
+        self.leaves: dict[int, tuple[str, NDArray[np.float64] | None]] = {}
+        self.decided = 0
+        """Guards of the trace that the resolving needed."""
+
+    def run(self) -> Resolved:
+        """Return the scenarios of the samples as one."""
+        resolved = super().run()
+        self.decided = len(self.trace.guards)
+        return resolved
+
+    def _bit(self, name: str) -> int:
+        if name not in self.bits:
+            self.bits[name] = self.trace.column()
+        return self.bits[name]
+
+    def number(self, name: str, index: NDArray[Any], values: list[Any]) -> Any:
+        """Return a number of the samples; one number where all points have the same."""
+        if (index == index[0]).all():
+            return values[index[0]]
+        made = self.trace.leaf(floats(values)[index[self.samples]], self._bit(name))
+        self.leaves[made.node] = name, None
+        return made
+
+    def joined(self, name: str, parts: list[T], index: NDArray[Any]) -> T:
+        """Return the parts of a table's rows as the samples have them."""
+
+        def leaf(numbers: Points) -> TracedPoints:
+            values = np.asarray(numbers)
+            made = self.trace.leaf(values[index[self.samples]], self._bit(name))
+            self.leaves[made.node] = name, values
+            return made
+
+        whole: T = mapped(stack(parts, [1] * len(parts)), leaf)
+        return whole
+
+
+def priced_as_arrays(rows: Rows, importer: Importer | None, shared: Shared) -> dict[str, NDArray[np.float64]]:
+    """Return the figures of points as code gives them that nobody takes note of.
+
+    Raises
+    ------
+    Diverged
+        Where they do not agree on what decides their program.
+    """
+    with np.errstate(all="ignore"):
+        evaluation = evaluate(RowsResolver(rows, importer, shared).run())
+        memory = memory_of(evaluation)
+    figures = (evaluation.step.step, memory.device_total, memory.capacity)
+    return {
+        name: np.broadcast_to(np.asarray(value, dtype=np.float64), len(rows))
+        for name, value in zip(FIGURES, figures, strict=True)
+    }
+
+
+def floats(values: Sequence[Any]) -> NDArray[np.float64]:
+    """Return the values of an axis as numbers; NaN for what no scenario takes."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """What was traced of points that decide alike.
+
+    Attributes
+    ----------
+    bits, leaves
+        As those of `SampledRows`.
+    tables
+        Name of a table that the points share rows of -> the numbers of these rows.
+    fixed
+        Column -> the value that all its points have, a number or the values of a table's axes.
+    split
+        Degree of parallelism -> whether it exceeds 1.
+    rules
+        Codes of the rules whose conditions it has, in the order in which they are held.
+    refuses, guards, figures
+        Conditions of the rules, of points that break none what they must decide alike, and the figures.
+    """
+
+    bits: dict[str, int]
+    leaves: dict[int, tuple[str, NDArray[np.float64] | None]]
+    tables: dict[str, tuple[Any, ...]]
+    fixed: dict[str, Any]
+    split: dict[str, bool]
+    rules: tuple[str, ...]
+    refuses: Replay
+    guards: Replay
+    figures: Replay
+
+    def answered(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any], float]:
+        """Work out points.
+
+        Returns
+        -------
+        tuple
+            Of each point the first rule that it breaks, -1 where it breaks none and -2 where it does not belong to the program;
+            which points have figures, and these; and how many elements of arrays that took.
+        """
+        leaves, codes = self.columns(rows)
+        broken, belongs, elements = self.refuses.run(leaves, codes, len(rows))
+        first = first_broken([broken[str(place)] for place in range(len(self.rules))], len(rows))
+        first[~belongs] = -2
+        fine = np.flatnonzero(first == -1)
+        if not len(fine):
+            return first, fine, {}, elements
+        if len(fine) < len(rows):
+            codes = {bit: np.take(code, fine) for bit, code in codes.items()}
+        _, belongs, more = self.guards.run(leaves, codes, len(fine))
+        elements += more
+        if not belongs.all():
+            first[fine[~belongs]] = -2
+            codes = {bit: code[belongs] for bit, code in codes.items()}
+            fine = fine[belongs]
+        if not len(fine):
+            return first, fine, {}, elements
+        results, _, more = self.figures.run(leaves, codes, len(fine))
+        return first, fine, results, elements + more
+
+    def own(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which points may belong to it, by single columns."""
+        own = np.ones(len(rows), dtype=bool)
+        for name, (index, values) in rows.numbers().items():
+            numbers = floats(values)
+            may = np.ones(len(values), dtype=bool)
+            if name in self.fixed:
+                may &= numbers == self.fixed[name]
+            if name in self.split:
+                may &= (numbers > 1.0) == self.split[name]
+            own &= np.take(may, index)
+        for name, known in self.tables.items():
+            values = rows.table_values(name)
+            index = rows.table_index(name)
+            own &= np.take(np.array([value in known for value in values]), index)
+        return own
+
+    def columns(self, rows: Rows) -> tuple[dict[int, NDArray[Any]], dict[int, NDArray[Any]]]:
+        """Return the values of its leaves, and which of them each point has."""
+        numbers = rows.numbers()
+        codes: dict[int, NDArray[Any]] = {}
+        for name, bit in self.bits.items():
+            if name in self.tables:
+                known = {value: place for place, value in enumerate(self.tables[name])}
+                places = np.array([known.get(value, 0) for value in rows.table_values(name)], dtype=np.int32)
+                codes[bit] = np.take(places, rows.table_index(name))
+            else:
+                codes[bit] = numbers[name][0]
+        leaves = {
+            node: floats(numbers[name][1]) if of_table is None else of_table
+            for node, (name, of_table) in self.leaves.items()
+        }
+        return leaves, codes
+
+
+class Tracing:
+    """The tracing of some points of a family, by samples of them."""
+
+    def __init__(
+        self, rows: Rows, samples: NDArray[Any], number: int, importer: Importer | None, shared: Shared
+    ) -> None:
+        self.rows = rows
+        self.trace = SampleTrace(number)
+        self.resolver = SampledRows(rows, samples, self.trace, importer, shared)
+
+    def program(self) -> TracedProgram:
+        """Resolve, build and price the samples.
+
+        Raises
+        ------
+        TraceDiverged
+            Where they do not agree on what decides their program.
+        UntracedError
+            Where code does something of which no note can be taken.
+        """
+        with np.errstate(all="ignore"):
+            evaluation = evaluate(self.resolver.run())
+            memory = memory_of(evaluation)
+        figures = (evaluation.step.step, memory.device_total, memory.capacity)
+        return self._program(dict(zip(FIGURES, map(_node, figures), strict=True)))
+
+    def _program(self, figures: dict[str, Any]) -> TracedProgram:
+        rows, conditions = self.rows, self.resolver.checks.conditions
+        numbers = {name: floats(values)[index[0]] for name, (index, values) in rows.numbers().items()}
+        codes, last = {str(place): _node(broken) for place, (_, broken) in enumerate(conditions)}, self.trace.guards
+        return TracedProgram(
+            bits=self.resolver.bits,
+            leaves=self.resolver.leaves,
+            tables={name: tuple(rows.table_values(name)) for name in rows.family.tables},
+            fixed={name: value for name, value in numbers.items() if name not in self.resolver.bits},
+            split={name: bool(value > 1.0) for name, value in numbers.items() if name in DEGREES},
+            rules=tuple(code for code, _ in conditions),
+            refuses=Replay(self.trace, codes, guards=last[: self.resolver.decided]),
+            guards=Replay(self.trace, {}, guards=last[self.resolver.decided :]),
+            figures=Replay(self.trace, figures, guards=()),
+        )
+
+    def parted(self, node: int) -> list[NDArray[Any]]:
+        """Return the points, parted by what they say where samples did not agree."""
+        first, fine, results, _ = self._program({"label": Ref(node)}).answered(self.rows)
+        parts = [np.flatnonzero((first >= 0) | (first == -2)), *(fine[part] for part in alike(_flat(results, fine)))]
+        return [part for part in parts if len(part)]
+
+
+def _flat(results: dict[str, Any], fine: NDArray[Any]) -> NDArray[Any]:
+    label = results.get("label")
+    return np.zeros(len(fine)) if label is None else np.broadcast_to(label, (len(fine), *np.shape(label)[1:]))
+
+
+def _node(value: Any) -> Any:
+    return Ref(value.node) if isinstance(value, TracedPoints) else value
+
+
+def first_broken(conditions: Sequence[Any], count: int) -> NDArray[np.int64]:
+    """Return the number of the first condition that each point breaks; -1 where there is none."""
+    first = np.full(count, -1)
+    for number in reversed(range(len(conditions))):
+        first[np.broadcast_to(conditions[number], count).astype(bool)] = number
+    return first

@@ -1,0 +1,339 @@
+"""Work out a `SampleTrace` for any number of points: each operation once for every combination of the few columns it depends on.
+
+Points are rows of whole numbers, one column for each number that varies: which of its values a point has. Operations that depend on
+the same columns make a `ReplayBlock`. Its rows are the combinations of these columns that occur, found once for each set;
+what it takes of blocks of fewer columns is looked up by row. So a kernel is priced for each tensor degree and micro batch, and only
+the last operations of a step are worked out for every point, some thousand rows at a time, which stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.records import dataclass, field, replace
+from roofsim.traced.keys import Keys
+from roofsim.traced.notes import LENGTH, Record, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from roofsim.traced.notes import Guard, Node
+    from roofsim.traced.trace import SampleTrace
+
+#: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
+AT_ONCE: Final = 16_000
+#: Share of the points from which on a block's rows are worked out for each point.
+_LARGE: Final = 0.6
+
+
+@dataclass
+class ReplayBlock:
+    """Operations that depend on the same columns.
+
+    Attributes
+    ----------
+    steps
+        Function, slots or other arguments, and slot of the result of each operation, with what is no longer needed behind it.
+    takes
+        Results of other blocks that it needs, with the axis of their points.
+    gives
+        Results that other blocks need, or that are asked for.
+    width
+        Numbers that it works out for each row.
+    """
+
+    columns: int
+    steps: list[tuple[Callable[..., Any], Any, int, tuple[int, ...]]] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+    gathers: dict[int, int] = field(default_factory=dict)
+    """Numbers that it looks up in each of these for each row."""
+    gives: list[int] = field(default_factory=list)
+    width: float = 0.0
+    widest: int = 1
+
+
+class Replay:
+    """A trace, sliced to what some results need.
+
+    Parameters
+    ----------
+    results
+        Name -> node, or the number itself where it is the same for all points.
+    keyed
+        Bit of a column that a trace derived -> node whose values it has.
+    """
+
+    def __init__(self, trace: SampleTrace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
+        self.nodes: Any = trace.nodes
+        self.derived = dict(trace.derived)
+        self.results = {name: node for name, node in results.items() if isinstance(node, Ref)}
+        self.constants = {name: node for name, node in results.items() if not isinstance(node, Ref)}
+        self.guards = list(guards)
+        wanted = [node.node for node in self.results.values()] + [guard.node for guard in self.guards]
+        needed = self._needed([*wanted])
+        self.nodes = {number: self.nodes[number] for number in needed}
+        self.leaves = [number for number in needed if self.nodes[number].function is None]
+        here = {self.nodes[leaf].columns for leaf in self.leaves}
+        self.derived = {bit: node for bit, node in self.derived.items() if bit in here}
+        self.blocks = self._blocks(needed, set(wanted))
+        self.joined: Replay | None = None
+        """The same with blocks that have about as many rows as there are points joined to one, once that is known."""
+
+    def _joined(self, keys: Keys, rows: int) -> Replay:
+        """Join the blocks that have nearly as many rows as there are points: their results need not be looked up."""
+        large = {block.columns for block in self.blocks if keys.count(block.columns) > _LARGE * rows}
+        held = set(self._needed(list(self.derived.values())))
+        whole = 0
+        for block in self.blocks:
+            whole |= block.columns
+        joined = copy(self)
+        joined.nodes = {
+            number: node._replace(columns=whole) if node.columns in large and number not in held else node
+            for number, node in self.nodes.items()
+        }
+        wanted = {ref.node for ref in self.results.values()} | {guard.node for guard in self.guards}
+        joined.blocks = joined._blocks(sorted(joined.nodes), wanted)
+        joined.joined = joined
+        return joined
+
+    def _needed(self, todo: list[int]) -> list[int]:
+        needed: set[int] = set()
+        while todo:
+            number = todo.pop()
+            if number not in needed:
+                needed.add(number)
+                node = self.nodes[number]
+                todo += [*_refs(node.arguments), *_refs(node.options)]
+                if node.function is None and node.columns in self.derived:
+                    todo.append(self.derived[node.columns])
+        return sorted(needed)
+
+    def _blocks(self, needed: list[int], wanted: set[int]) -> list[ReplayBlock]:
+        blocks: dict[int, ReplayBlock] = {}
+        readers: dict[int, set[int]] = {}
+        last: dict[tuple[int, int], int] = {}
+        for number in needed:
+            node = self.nodes[number]
+            for ref in (*_refs(node.arguments), *_refs(node.options)):
+                readers.setdefault(ref, set()).add(node.columns)
+                last[node.columns, ref] = number
+        sources = set(self.derived.values())
+        for number in needed:
+            node = self.nodes[number]
+            block = blocks.setdefault(node.columns, ReplayBlock(node.columns))
+            outside = readers.get(number, set()) - {node.columns}
+            if number in wanted or outside or number in sources:
+                block.gives.append(number)
+            if node.function is None:
+                continue
+            refs = {*_refs(node.arguments), *_refs(node.options)}
+            for ref in refs:
+                if self.nodes[ref].columns != node.columns and ref not in block.takes:
+                    block.takes.append(ref)
+                    block.gathers[ref] = -math.prod(self.nodes[ref].shape)
+            kept = set(block.gives)
+            free = tuple(ref for ref in refs if last[node.columns, ref] == number and ref not in kept)
+            block.steps.append((node.function, _prepared(node), number, free))
+            if node.axis >= 0:
+                width = -math.prod(node.shape)
+                block.width += width if node.function not in _VIEWS else 0
+                block.widest = max(block.widest, width)
+        return self._sorted(blocks)
+
+    def _sorted(self, blocks: dict[int, ReplayBlock]) -> list[ReplayBlock]:
+        """Return blocks in an order in which each finds what it takes."""
+        order: list[ReplayBlock] = []
+        seen: set[int] = set()
+
+        def visit(columns: int) -> None:
+            if columns in seen:
+                return
+            seen.add(columns)
+            for ref in blocks[columns].takes:
+                visit(self.nodes[ref].columns)
+            for bit, node in self.derived.items():
+                if bit & columns:
+                    visit(self.nodes[node].columns)
+            order.append(blocks[columns])
+
+        for columns in sorted(blocks, key=lambda each: each.bit_count()):
+            visit(columns)
+        return order
+
+    def run(
+        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int
+    ) -> tuple[dict[str, Any], NDArray[Any], float]:
+        """Return the results of points, which of them belong to the trace, and how many array elements they took.
+
+        Parameters
+        ----------
+        leaves
+            Node of a leaf -> its value for each value of its column.
+        codes
+            Bit of a column -> which of its values each point has.
+        rows
+            How many points there are.
+        """
+        if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
+            return self.joined.run(leaves, codes, rows)
+        counts = {
+            bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
+        }
+        codes = {bit: code for bit, code in codes.items() if bit in counts}
+        keys = Keys(codes, counts, rows)
+        values: dict[int, Any] = {
+            leaf: np.take(leaves[leaf], keys.codes(bit, bit))
+            for leaf in self.leaves
+            if (bit := self.nodes[leaf].columns) not in self.derived
+        }
+        elements = 0.0
+        made: set[int] = set()
+        sets = [block.columns for block in self.blocks]
+        keys.prepare(sets)
+        for block in self.blocks:
+            for bit, node in self.derived.items():
+                if bit & block.columns and bit not in made:
+                    made.add(bit)
+                    elements += self._derive(bit, node, keys, values)
+                    keys.prepare(sets)
+            elements += self._run_block(block, keys, values)
+        belongs = np.ones(rows, dtype=bool)
+        for guard in self.guards:
+            broken = _broken(values[guard.node], guard.value)
+            if broken.any():
+                place = keys.rows_of(self.nodes[guard.node].columns)
+                belongs &= ~(broken if place is None else broken[place])
+        if self.joined is None and rows >= AT_ONCE:
+            self.joined = self._joined(keys, rows)
+        results = dict(self.constants)
+        for name, ref in self.results.items():
+            place = keys.rows_of(self.nodes[ref.node].columns)
+            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=0)
+            elements += 0.0 if place is None else float(rows)
+        return results, belongs, elements
+
+    def _derive(self, bit: int, node: int, keys: Keys, values: dict[int, Any]) -> float:
+        """Make a column of the values of a node; return how many elements that took."""
+        distinct, codes = np.unique(values[node], return_inverse=True)
+        place = keys.rows_of(self.nodes[node].columns)
+        for leaf in self.leaves:
+            if self.nodes[leaf].columns == bit:
+                values[leaf] = distinct
+        codes = codes.ravel().astype(np.int32)
+        keys.add(bit, codes if place is None else np.take(codes, place), len(distinct))
+        return float(len(codes) + (0 if place is None else len(place)))
+
+    def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
+        rows = keys.count(block.columns)
+        if not block.steps:
+            return 0.0
+        takes = [
+            (ref, self.nodes[ref].axis, keys.rows_of(self.nodes[ref].columns, block.columns)) for ref in block.takes
+        ]
+        own = [ref for ref in block.gives if self.nodes[ref].function is not None]
+        step = max(AT_ONCE // min(block.widest, 16), 256)
+        pieces: dict[int, list[Any]] = {ref: [] for ref in own}
+        inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns == block.columns]
+        for first in range(0, rows, step):
+            stop = min(first + step, rows)
+            at: dict[int, Any] = {}
+            for ref, axis, place in takes:
+                at[ref] = (
+                    values[ref][(slice(None),) * axis + (slice(first, stop),)]
+                    if place is None
+                    else values[ref].take(place[first:stop], axis=axis)
+                )
+            for leaf in inside:
+                at[leaf] = values[leaf][first:stop]
+            _worked(block.steps, at, stop - first)
+            for ref in own:
+                pieces[ref].append(at[ref])
+        for ref, parts in pieces.items():
+            values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
+        gathered = sum(block.gathers[ref] for ref, _, place in takes if place is not None)
+        return rows * (block.width + gathered)
+
+
+def _worked(
+    steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int
+) -> None:
+    """Work out operations one after the other."""
+    with np.errstate(all="ignore"):
+        for function, arguments, result, free in steps:
+            kind = type(arguments)
+            if kind is tuple:
+                first, second = arguments
+                at[result] = function(at[first], at[second])
+            elif kind is int:
+                at[result] = function(at[arguments])
+            else:
+                at[result] = arguments(function, at, rows)
+            for ref in free:
+                del at[ref]
+
+
+#: Functions that return a view of what they are given.
+_VIEWS: Final = frozenset({np.ndarray.reshape, np.ndarray.__getitem__, np.broadcast_to})
+
+
+def _prepared(node: Node) -> Any:
+    """Return the arguments of an operation: a slot, two slots, or what calls its function with what is in the slots."""
+    arguments, options = node.arguments, node.options
+    if not options and all(type(argument) is Ref for argument in arguments):
+        if len(arguments) == 1:
+            return arguments[0].node
+        if len(arguments) == 2:
+            return arguments[0].node, arguments[1].node
+    if not options and len(arguments) == 2:
+        first, second = arguments
+        if type(first) is Ref and isinstance(second, float | int | bool):
+            slot = first.node
+            return lambda function, at, _: function(at[slot], second)
+        if type(second) is Ref and isinstance(first, float | int | bool):
+            slot = second.node
+            return lambda function, at, _: function(first, at[slot])
+
+    def call(function: Callable[..., Any], at: dict[int, Any], rows: int) -> Any:
+        return function(*_filled(arguments, at, rows), **_filled(options, at, rows))
+
+    return call
+
+
+def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
+    kind = type(kept)
+    if kind is Ref:
+        return at[kept.node]
+    if kind is tuple or kind is list:
+        return kind(_filled(part, at, rows) for part in kept)
+    if kind is dict:
+        return {name: _filled(part, at, rows) for name, part in kept.items()}
+    if kind is Record:
+        return replace(kept.value, **{name: _filled(part, at, rows) for name, part in kept.changed.items()})
+    return rows if kept is LENGTH else kept
+
+
+def _refs(kept: Any) -> Iterator[int]:
+    kind = type(kept)
+    if kind is Ref:
+        yield kept.node
+    elif kind is tuple or kind is list:
+        for part in kept:
+            yield from _refs(part)
+    elif kind is dict:
+        for part in kept.values():
+            yield from _refs(part)
+    elif kind is Record:
+        for part in kept.changed.values():
+            yield from _refs(part)
+
+
+def _broken(values: Any, value: Any) -> NDArray[np.bool_]:
+    broken = np.asarray(values) != value
+    each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
+    return each

@@ -1,0 +1,229 @@
+"""Targets: what reaches them equals bisection, what cannot says the floor, and what is wrong with a request is said."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import roofsim
+from roofsim.analyze.sensitivity import elasticities
+from roofsim.cost.scales import Scales
+from roofsim.decide.need import need_document
+from roofsim.decide.resources import BOUGHT, floor_of, least_mix, needed
+from roofsim.decide.target import read_target
+from roofsim.errors import SpecError
+from roofsim.report.tabular import to_json
+from roofsim.spec.scenario.document import load_scenario
+from tests.scenarios import FAMILIES
+from tests.surely import sure
+
+DECODE: dict[str, Any] = {
+    "model": "llama3-8b",
+    "workload": {"phase": "decode", "context_length": 1024, "engine": "vllm", "batch_size": 8},
+    "hardware": {"gpu": "h100"},
+}
+LAYOUTS: list[dict[str, Any]] = [
+    {"gpus": 8, "tensor": 2, "pipeline": 2, "global_batch_size": 16},
+    {"gpus": 16, "sharding": "fsdp"},
+    {"phase": "decode", "context_length": 128, "gpus": 2, "tensor": 2},
+]
+
+
+def scenarios(number: int) -> list[Any]:
+    """Return random scenarios of every family, and of several layouts."""
+    draw = random.Random(16)
+    cards = ("a100", "h100", "v100", "rtx4090", "mi300x", "l4")
+    made = []
+    for place in range(number):
+        family = sorted(FAMILIES)[place % len(FAMILIES)]
+        phase = draw.choice(("train", "forward")) if family != "dlrm" else "train"
+        batch = draw.choice((1, 4, 16))
+        made.append(
+            (FAMILIES[family], {"gpu": draw.choice(cards), "phase": phase, "batch": batch, "precision": "fp16-amp"})
+        )
+    return [*made, *(({"model": "gpt2-124m"}, {"gpu": "a100", **layout}) for layout in LAYOUTS)]
+
+
+def bisected(evaluation, rate, seconds):
+    """Return the least factor by halving intervals of its logarithm, one pricing at a time; None: none reaches it."""
+    low, high = np.log(0.001), np.log(1_000_000.0)
+
+    def step(log):
+        return float(evaluation.reprice(Scales(**{rate: float(np.exp(log))})).step)
+
+    if step(high) > seconds:
+        return None
+    if step(low) <= seconds:
+        return 0.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if step(middle) <= seconds else (middle, high)
+    return float(np.exp(high))
+
+
+@pytest.mark.parametrize("place", range(len(FAMILIES) + len(LAYOUTS)))
+def test_a_factor_is_what_bisection_finds(place):
+    scenario, overrides = scenarios(len(FAMILIES))[place]
+    evaluation = roofsim.evaluate(roofsim.resolve(scenario, **overrides))
+    draw, now = random.Random(place), float(evaluation.step.step)
+    for rate in ("memory_bandwidth", "tensor_flops", "power", draw.choice(Scales.resources())):
+        floor, _ = floor_of(evaluation, (rate,))
+        for seconds in (floor + (now - floor) * draw.uniform(0.02, 0.98), now * draw.uniform(1.05, 3.0), floor * 0.99):
+            ours, wanted = needed(evaluation, rate, seconds).factor, bisected(evaluation, rate, seconds)
+            if wanted in (None, 0.0):
+                assert ours == wanted
+            else:
+                assert sure(ours) == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("place", range(len(FAMILIES) + len(LAYOUTS)))
+def test_elasticities_are_finite_differences(place):
+    scenario, overrides = scenarios(len(FAMILIES))[place]
+    evaluation = roofsim.evaluate(roofsim.resolve(scenario, **overrides))
+    for rate, slope in elasticities(evaluation.reprice).items():
+        more, less = (float(evaluation.reprice(Scales(**{rate: 1.0 + part})).step) for part in (1e-3, -1e-3))
+        wanted = (np.log(more) - np.log(less)) / (np.log1p(1e-3) - np.log1p(-1e-3))
+        assert slope == pytest.approx(wanted, abs=1e-3)
+
+
+def test_the_bandwidth_that_is_needed_does_it_when_it_is_there():
+    answer = roofsim.need(DECODE, step_time="6ms")
+    bandwidth = answer.resources["memory_bandwidth"]
+    there = roofsim.run(DECODE, memory__bandwidth=f"{bandwidth.value} B/s")
+    assert there.step_time == pytest.approx(0.006, rel=2e-3)
+    assert bandwidth.value == pytest.approx(sure(bandwidth.factor) * 3.35e12, rel=1e-9)
+
+
+def test_what_no_amount_reaches_says_what_remains():
+    answer = roofsim.need(DECODE, step_time="6ms")
+    tensor = answer.resources["tensor_flops"]
+    assert (tensor.factor, tensor.reached, tensor.floor_bound) == (None, False, "memory_bandwidth")
+    assert 0.006 < tensor.floor <= answer.now.step_time
+    assert answer.resources["storage"].floor == pytest.approx(float(answer.now.step_time))
+    none = roofsim.need(DECODE, step_time="1 us")
+    assert not any(one.reached for one in none.resources.values())
+    assert (none.mix, none.cards) == (None, ())
+    assert none.mix_floor[0] > 1e-6
+    assert "no resource alone is enough" in str(none)
+    assert "No mix of what a card or node has more of reaches it" in str(none)
+
+
+def test_a_target_that_is_met_says_what_would_do():
+    answer = roofsim.need(DECODE, step_time="20ms")
+    assert answer.met
+    assert answer.mix == {}
+    assert 0.0 < sure(answer.resources["memory_bandwidth"].factor) < 1.0
+    assert answer.resources["storage"].factor == 0.0
+    assert str(answer).endswith("It reaches a step of 20 ms as it is.")
+
+
+def test_a_mix_reaches_it_and_grows_no_more_than_one_resource_alone():
+    evaluation = roofsim.evaluate(roofsim.resolve("gpt2-124m", gpu="a100", micro_batch_size=8))
+    seconds = 0.75 * float(evaluation.step.step)
+    mix = sure(least_mix(evaluation, seconds, BOUGHT))
+    assert float(evaluation.reprice(Scales(**mix)).step) == pytest.approx(seconds, rel=1e-3)
+    alone = min(one for rate in BOUGHT if (one := needed(evaluation, rate, seconds).factor) is not None)
+    assert np.prod(list(mix.values())) <= alone * 1.01
+
+
+def test_every_target_becomes_the_step_that_it_allows():
+    now = roofsim.run(DECODE)
+    rate, hourly = float(now.throughput["tokens_per_second"] or 0.0), now.cost["usd_per_hour"]
+    same: dict[str, Any] = {
+        "step_time": float(now.step_time),
+        "tokens_per_second": rate,
+        "cost": now.cost["usd_per_million_tokens"],
+    }
+    for name, value in same.items():
+        assert roofsim.need(DECODE, **{name: float(value)}).allowed == pytest.approx(now.step_time, rel=1e-9)
+    days = roofsim.need(DECODE, days=1, tokens=rate * 86400.0)
+    assert days.allowed == pytest.approx(now.step_time, rel=1e-9)
+    assert hourly > 0.0
+
+
+def test_a_first_token_is_that_of_the_prefill():
+    generation = {"model": "gpt2-124m", "workload": {"phase": "generate", "prompt_length": 256, "output_length": 32}}
+    answer = roofsim.need(generation, time_to_first_token="1ms", gpu="h100")
+    wanted = roofsim.run(generation, gpu="h100").latency["time_to_first_token"]
+    assert answer.now.scenario["workload"]["phase"] == "prefill"
+    assert answer.now.step_time == pytest.approx(wanted, rel=0.05)
+
+
+def test_cards_are_those_whose_run_reaches_it_and_fits():
+    answer = roofsim.need(DECODE, step_time="6ms")
+    assert answer.tried > 60
+    for card in answer.cards:
+        run = roofsim.run(DECODE, gpu=card.gpu)
+        assert card.step_time == pytest.approx(float(run.step_time), rel=1e-9)
+        assert run.step_time <= 0.006
+        assert run.memory.fits
+        assert card.verdict == ("reaches" if sure(run.step_time_interval)[1] <= 0.006 else "undecided")
+    hourly = [card.usd_per_hour for card in answer.cards if card.usd_per_hour is not None]
+    assert hourly == sorted(hourly)
+
+
+def test_more_gpus_reach_it_and_half_of_them_do_not():
+    gpus = sure(roofsim.need(DECODE, step_time="6ms").gpus)
+    assert gpus.reached
+    assert roofsim.run(DECODE, gpus=gpus.gpus, tensor=gpus.gpus).step_time == gpus.step_time <= 0.006
+    assert roofsim.run(DECODE, gpus=gpus.gpus // 2, tensor=gpus.gpus // 2).step_time > 0.006
+
+
+def test_the_rule_of_thumb_stands_beside_the_prediction():
+    decode, train = roofsim.need(DECODE, step_time="6ms"), roofsim.need("gpt2-124m", step_time="20ms", gpu="a100")
+    bytes_ = float(decode.now.parameters["total"]) * 2.0
+    assert sure(decode.rule).value == pytest.approx(bytes_ * 2.0 * 8.0 / 0.006)
+    assert sure(decode.rule).ours == pytest.approx(sure(decode.resources["memory_bandwidth"].value))
+    assert sure(train.rule).value == pytest.approx(float(train.now.model_flops) / 0.02)
+    assert len(sure(train.rule).reasons) == 2
+
+
+def test_capacity_is_what_the_peak_takes():
+    answer = roofsim.need("llama3-8b", step_time="1000 s", gpu="rtx4090", sequence_length=128)
+    capacity = answer.resources["memory_capacity"]
+    assert sure(capacity.factor) > 1.0
+    assert capacity.value == answer.now.memory.device_total
+    assert "does not fit" in str(answer).splitlines()[-1] + str(answer).splitlines()[-2]
+
+
+def test_data_is_plain():
+    data = roofsim.need(DECODE, tokens_per_second="2,000").to_dict()
+    assert data["schema"] == "roofsim/need/1"
+    assert {"target", "now", "resources", "cards", "mix"} <= set(data)
+    assert {"factor", "value", "reached"} <= set(data["resources"]["memory_bandwidth"])
+    to_json(data)
+    need_document(load_scenario(DECODE, {}), read_target({"step_time": 1.0})).to_rows()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "expected one target"),
+        ({"step_time": "6ms", "cost": 1.0}, "step_time and cost are given"),
+        ({"step_time": 0.0}, "expected a number above zero"),
+        ({"step_time": -1.0}, "expected a number above zero"),
+        ({"step_time": float("inf")}, "expected a number above zero"),
+        ({"step_time": "6"}, "unit"),
+        ({"step_time": "6 GB"}, "unit"),
+        ({"tokens_per_second": "50k"}, "expected a number above zero; got '50k'"),
+        ({"tokens_per_second": "fast"}, "expected a number above zero; got 'fast'"),
+        ({"days": 3.0}, "belong together"),
+        ({"tokens": 1e9, "step_time": 1.0}, "belong together"),
+        ({"time_to_first_token": "1 s"}, "decode has no time to the first token"),
+        ({"cost": 1.0, "gpu": "rtx3060"}, "no price of rtx3060-12gb is known"),
+        ({"step_time": "6ms", "gpu": "h1000"}, "unknown gpu 'h1000'"),
+        ({"step_time": "6ms", "model": "lama3"}, "unknown model"),
+    ],
+)
+def test_wrong_requests_say_what_is_wrong(asked, said):
+    with pytest.raises(SpecError) as caught:
+        roofsim.need(DECODE, **asked)
+    assert said in str(caught.value)
+
+
+def test_huge_and_tiny_targets_are_answered():
+    assert roofsim.need(DECODE, step_time=1e30).met
+    assert not roofsim.need(DECODE, tokens_per_second=1e30).met

@@ -1,0 +1,226 @@
+"""Tests of `roofsim.plan`: each layout is what `run` says, none is left out that would win, merging does not depend on order."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofsim
+from roofsim.errors import Place, SpecError
+from roofsim.search.planning import best
+from roofsim.search.planning.asked import read_gpus
+from roofsim.search.planning.objectives import read_constraints
+from roofsim.search.planning.rows import joined_layouts
+
+DECODER = {
+    "family": "decoder", "num_layers": 6, "hidden_size": 1024, "num_attention_heads": 8, "vocab_size": 8192,
+    "max_sequence_length": 2048,
+}  # fmt: skip
+EXPERTS = DECODER | {"num_experts": 4, "experts_per_token": 2, "num_layers": 4}
+WORK = {"sequence_length": 1024, "global_batch_size": 16, "engine": "megatron-core", "precision": "bf16"}
+#: Few enough values to price every layout, with uneven stages, chunks, context, recomputation and shards among them.
+FEW = {"parallel.sharding": ["none", "optimizer"], "workload.micro_batch_size": [1, 4], "parallel.sequence": [True]}
+
+
+def scenario(model=DECODER, gpu="a100-sxm4-80gb", **work):
+    return {"model": model, "workload": WORK | work, "hardware": {"gpu": gpu}}
+
+
+def merged(base, changes):
+    both = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
+    for section in ("parallel", "workload", "hardware"):
+        both[section] = both.get(section, {}) | changes[section]
+    return both
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return {
+        cut: roofsim.plan(scenario(), gpus=8, axes=FEW | {"parallel.account_for_embedding": [False]}, cut=cut, top=8)
+        for cut in (True, False)
+    }
+
+
+def test_each_of_the_best_is_the_run_of_the_scenario_with_it(plans):
+    for one in plans[True].to_dict()["top"]:
+        result = roofsim.run(merged(scenario(), one))
+        assert result.step_time == pytest.approx(one["step_time"], rel=1e-9)
+        assert result.memory.device_total == pytest.approx(one["memory_peak"], rel=1e-9)
+        assert list(result.step_time_interval) == pytest.approx(one["step_time_interval"], rel=1e-9)
+
+
+def test_the_search_knows_the_same_steps_as_runs(plans):
+    """The front has the search's own figures, not those of runs."""
+    for one in plans[False].to_dict()["front"]:
+        assert roofsim.run(merged(scenario(), one)).step_time == pytest.approx(one["step_time"], rel=1e-9)
+
+
+def test_cutting_leaves_the_best_as_they_are(plans):
+    cut, whole = plans[True], plans[False]
+    assert [one.id for one in cut.top] == [one.id for one in whole.top]
+    assert cut.cut > 0
+    assert whole.cut == 0
+    assert cut.considered == whole.considered
+    assert cut.lower_bound == whole.lower_bound == pytest.approx(cut.best.step_time)
+
+
+def test_every_layout_is_accounted_for(plans):
+    for plan in plans.values():
+        assert plan.considered == plan.priced + plan.does_not_fit + plan.cut + sum(plan.refused.values())
+
+
+def test_steps_are_in_order_and_differences_in_words(plans):
+    steps = [one.step_time for one in plans[True].top]
+    assert steps == sorted(steps)
+    assert plans[True].top[0].why == ""
+    assert all("behind" in one.why or "as fast" in one.why for one in plans[True].top[1:])
+
+
+@pytest.mark.parametrize("engine", ["megatron-core", "torchtitan"])
+@pytest.mark.parametrize("model", [DECODER, EXPERTS, DECODER | {"num_layers": 7}])
+@pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb"])
+def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu):
+    from roofsim.api import import_model, resolve_document
+    from roofsim.search.pieces import PieceReader
+    from roofsim.search.planning.bounds import Bounds
+    from roofsim.search.planning.objectives import Goal
+    from roofsim.search.planning.priced import Pricer, part_of
+    from roofsim.search.planning.space import Wish, space_of
+    from roofsim.search.stacking import structures_of
+    from roofsim.spec.scenario.document import load_scenario
+
+    document = load_scenario(scenario(model, gpu, engine=engine), {})
+    space = space_of(document, Wish(gpus=(8,)), resolve_document)
+    reader = PieceReader(space.document, space.grid, import_model)
+    bounds, checked = Bounds(Goal(), {}), 0
+    for place, words in enumerate(space.families()):
+        rows = space.rows(words)
+        if rows is None or place % 5:
+            continue
+        rows = rows.part(np.arange(place % 11, len(rows), 11))
+        for piece in reader.read(rows) if len(rows) else ():
+            if piece.resolved is None:
+                continue
+            least = bounds.of(piece.resolved, place)
+            for _, chosen in structures_of(piece.resolved):
+                for priced in Pricer(reader=reader).price(part_of(piece, chosen)):
+                    at = np.array([piece.places.tolist().index(own) for own in priced.places.tolist()])
+                    fits = priced.fits
+                    assert (least[at][fits] <= priced.figures["step_time"][fits]).all()
+                    checked += int((least[at][fits] > 0.3 * priced.figures["step_time"][fits]).sum())
+    assert checked > 5
+
+
+def test_numbers_of_gpus_and_cards_are_searched_together():
+    plan = roofsim.plan(
+        scenario(), gpus="2..4", gpu=["a100", "h100"], objective="cost", axes=FEW, fixed=["workload.recompute"], top=4
+    )
+    assert {one.gpus for one in plan.front} <= {2, 4}
+    assert plan.best.cost == pytest.approx(plan.lower_bound)
+    assert plan.best.cost <= min(one.cost for one in plan.front)
+    assert all(one.changes["hardware"]["gpu"] in ("a100", "h100") for one in plan.top)
+
+
+def test_constraints_hold_on_any_figure():
+    few = FEW | {"parallel.pipeline": [1, 2], "workload.recompute": ["none", "full"]}
+    plan = roofsim.plan(scenario(), gpus=4, axes=few, constraints=["memory < 3 GiB", "mfu > 0.05"], cut=False)
+    assert plan.constrained > 0
+    assert all(one.memory < 3 * 2**30 for one in plan.front)
+    for one in plan.to_dict()["top"][:3]:
+        assert roofsim.run(merged(scenario(), one)).mfu > 0.05
+
+
+def test_memory_is_an_objective():
+    plan = roofsim.plan(scenario(), gpus=4, axes=FEW | {"parallel.pipeline": [1, 2]}, objective="memory", top=3)
+    assert plan.best.memory == pytest.approx(plan.lower_bound)
+    assert plan.best.memory <= min(one.memory for one in plan.front)
+
+
+def test_replicas_of_inference_share_the_batch():
+    base = {
+        "model": DECODER,
+        "workload": {"phase": "decode", "context_length": 512, "batch_size": 8, "engine": "vllm"},
+        "hardware": {"gpu": "h100"},
+    }
+    plan = roofsim.plan(base, gpus=4, cut=False)
+    assert plan.best is not None
+    for one in plan.to_dict()["top"]:
+        replicas = 4 // (one["parallel"]["tensor"] * one["parallel"].get("pipeline", 1))
+        assert one["workload"]["micro_batch_size"] * replicas == 8
+        assert roofsim.run(merged(base, one)).step_time == pytest.approx(one["step_time"], rel=1e-9)
+
+
+def test_where_nothing_fits_the_plan_says_why():
+    plan = roofsim.plan("llama3-70b", gpu="h100", gpus=1, workload__global_batch_size=1, engine="megatron-core")
+    assert plan.best is None
+    assert plan.does_not_fit > 0
+    assert plan.lower_bound is None
+    assert "No layout is possible" in str(plan)
+
+
+def test_rows_multiply_to_the_gpus_and_divide_the_batch():
+    axes = {"gpus": [8, 16], "tensor": [1, 2, 4], "pipeline": [1, 2, 3, 4], "micro_batch_size": [1, 2, 3]}
+    rows = joined_layouts(axes, batch=48, depth=6, trains=True)
+    value = rows.values
+    data = value["gpus"] / (value["tensor"] * value["pipeline"])
+    assert (data == np.floor(data)).all()
+    assert (48 % (data * value["micro_batch_size"]) == 0).all()
+    every = {
+        (n, t, p, b)
+        for n in axes["gpus"] for t in axes["tensor"] for p in axes["pipeline"] for b in axes["micro_batch_size"]
+        if n % (t * p) == 0 and 48 % (b * (n // (t * p))) == 0
+    }  # fmt: skip
+    known = set(zip(*(value[name].tolist() for name in axes), strict=True))
+    assert known == every
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=30), st.randoms())
+def test_merging_does_not_depend_on_order_and_takes_the_same_twice(figures, random):
+    columns = best.none() | {
+        "id": np.arange(len(figures)),
+        **{
+            name: np.array([row[at] for row in figures], dtype=float)
+            for at, name in enumerate(("step_time", "memory", "cost"))
+        },
+        "value": np.array([row[0] for row in figures], dtype=float),
+        "energy": np.zeros(len(figures)),
+        "gpus": np.ones(len(figures)),
+    }
+    places = list(range(len(figures)))
+    random.shuffle(places)
+    top, front = best.none(), best.none()
+    for place in [*places, *places[:3]]:
+        one = best.taken(columns, [place])
+        top, front = best.first(best.joined(top, one), 5), best.front(best.joined(front, one))
+    assert top["id"].tolist() == best.first(columns, 5)["id"].tolist()
+    assert sorted(front["id"].tolist()) == sorted(best.front(columns)["id"].tolist())
+    for at in front["id"].tolist():
+        worse = [
+            all(a <= b for a, b in zip(other, figures[at], strict=True)) and other != figures[at] for other in figures
+        ]
+        assert not any(worse)
+
+
+def test_gpus_are_read_as_people_write_them():
+    assert read_gpus("64..512", Place("x")) == (64, 128, 256, 512)
+    assert read_gpus("64..256:+64", Place("x")) == (64, 128, 192, 256)
+    assert read_gpus([16, 8], Place("x")) == (8, 16)
+    for wrong in ("0", "x", "8.5", "10000000"):
+        with pytest.raises(SpecError):
+            read_gpus(wrong, Place("x"))
+
+
+def test_constraints_are_read_with_their_units():
+    one, two = read_constraints(["memory < 70 GiB", "mfu>=0.4"])
+    assert (one.figure, one.bound) == ("memory", 70 * 2**30)
+    assert (two.figure, two.compare, two.bound) == ("mfu", ">=", 0.4)
+    for wrong in ("memory", "memory < 70", "mfu < high"):
+        with pytest.raises(SpecError):
+            read_constraints([wrong])
+
+
+def test_infinity_is_no_bound():
+    assert best.limit_of(best.none(), 3) == math.inf
