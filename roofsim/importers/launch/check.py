@@ -15,15 +15,34 @@ if TYPE_CHECKING:
 
 #: What a request is, which no launch command says: of servers, and of training.
 _REQUESTS: Final = (
-    "phase", "batch_size", "micro_batch_size", "sequence_length", "prompt_length", "output_length", "context_length", "concurrency",
-    "request_rate", "beam_width", "target_length", "image_size", "num_inference_steps",
-)  # fmt: skip
+    "phase",
+    "batch_size",
+    "micro_batch_size",
+    "sequence_length",
+    "prompt_length",
+    "output_length",
+    "context_length",
+    "concurrency",
+    "request_rate",
+    "beam_width",
+    "target_length",
+    "image_size",
+    "num_inference_steps",
+)
 _DATA: Final = ("packed_length", "checkpoint", "input", "passes")
 #: What of `serving` is the load and not the server.
 _LOAD: Final = (
-    "arrivals", "length_variation", "num_prompts", "prefix_cache_hit_rate", "prefix_cache_tokens", "prefix_shared",
-    "max_batch_size",    "max_queue_delay", "latency_bound", "latency_percentile",
-)  # fmt: skip
+    "arrivals",
+    "length_variation",
+    "num_prompts",
+    "prefix_cache_hit_rate",
+    "prefix_cache_tokens",
+    "prefix_shared",
+    "max_batch_size",
+    "max_queue_delay",
+    "latency_bound",
+    "latency_percentile",
+)
 #: Fields of a model that neither time nor memory depends on where others state it.
 _NAMES: Final = frozenset(
     {

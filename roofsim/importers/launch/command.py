@@ -76,21 +76,21 @@ def take_apart(text: str, shown: str) -> Command:
             return _of_config(path, form, shown)
         text, path = read_text(path, "launch script"), None
     script = read_script(text, shown)
-    found = [
+    launches = [
         (command, program)
         for command in script.commands
         if command.words[0] not in _SPOKEN and (program := _program(command)) is not None
     ]
-    if not found:
+    if not launches:
         raise SpecError(_no_program(text, shown, path))
-    if len(found) > 1:
-        lines = ", ".join(str(command.line) for command, _ in found)
+    if len(launches) > 1:
+        lines = ", ".join(str(command.line) for command, _ in launches)
         raise SpecError(
-            Problem(f"holds {len(found)} launch commands (lines {lines})", Place(shown), hint="Give one, in quotes.")
+            Problem(f"holds {len(launches)} launch commands (lines {lines})", Place(shown), hint="Give one, in quotes.")
         )
-    command, program = found[0]
+    command, program = launches[0]
     place = Place(shown) if "\n" not in text.strip() else Place(shown, command.line)
-    return _Reader(command, program, script, folder, place).command()
+    return _CommandReader(command, program, script, folder, place).command()
 
 
 def _no_program(text: str, shown: str, path: Path | None) -> Problem:
@@ -115,7 +115,7 @@ def _of_config(path: Path, form: str, shown: str) -> Command:
 
 
 @dataclass(frozen=True)
-class _Program:
+class _Start:
     """Whose command it is, and where in the words its own begin."""
 
     table: FlagTable
@@ -124,7 +124,7 @@ class _Program:
     script: bool
 
 
-def _program(command: ShellCommand) -> _Program | None:
+def _program(command: ShellCommand) -> _Start | None:
     words = command.words
     tables = [table_of(name) for name in names()]
     starts = [(table, script, True) for table in tables for script in table.scripts]
@@ -133,10 +133,10 @@ def _program(command: ShellCommand) -> _Program | None:
         for at in range(len(words)):
             for table, start, is_script in starts:
                 if is_script is script and _stands(words, at, start):
-                    return _Program(table, at, at + len(start.split()), script=script)
+                    return _Start(table, at, at + len(start.split()), script=script)
     own = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
     signed = [table for table in tables if any(word.partition("=")[0] in table.signs for word in words)]
-    return None if own is None or not signed else _Program(signed[0], own, own + 1, script=True)
+    return None if own is None or not signed else _Start(signed[0], own, own + 1, script=True)
 
 
 def _stands(words: list[str], at: int, script: str) -> bool:
@@ -152,9 +152,9 @@ class _Files:
     script: Script
     folder: Path
 
-    def put(self, settings: dict[str, Setting], found: list[Setting]) -> None:
+    def put(self, settings: dict[str, Setting], launches: list[Setting]) -> None:
         """Add settings of a file to those that are known, and of the files that it names itself."""
-        for setting in found:
+        for setting in launches:
             settings[setting.name] = setting
             self.put(settings, self.named_by(setting))
 
@@ -182,10 +182,10 @@ class _Files:
         return list(settings_of(read_config(path, flag.reads), self.table))
 
 
-class _Reader:
+class _CommandReader:
     """Reads one command."""
 
-    def __init__(self, command: ShellCommand, program: _Program, script: Script, folder: Path, place: Place) -> None:
+    def __init__(self, command: ShellCommand, program: _Start, script: Script, folder: Path, place: Place) -> None:
         self.words, self.variables, self.batch = command.words, command.variables, command.batch
         self.program, self.table, self.place = program, program.table, place
         self.files = _Files(program.table, script, folder)

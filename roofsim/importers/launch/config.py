@@ -59,9 +59,9 @@ def parse_config(text: str, form: str, shown: str) -> Document:
             _check_json(text, shown)
         document = parse_yaml(text, shown)
     if not isinstance(document.data, dict) or not document.data:
-        found = "nothing" if not document.data else f"a {type(document.data).__name__}"
+        instead = "nothing" if not document.data else f"a {type(document.data).__name__}"
         raise SpecError(
-            Problem(f"expected keys with values, as a configuration file has them; got {found}", Place(shown))
+            Problem(f"expected keys with values, as a configuration file has them; got {instead}", Place(shown))
         )
     return document
 

@@ -191,8 +191,8 @@ def _chosen(setting: Setting, flag: Flag) -> dict[str, Any]:
 
 def _argument(setting: Setting) -> str:
     if len(setting.arguments) != 1:
-        found = " ".join(setting.arguments)[:80] or "none"
-        raise SpecError(Problem(f"expected one value behind {setting.given}; got {found}", setting.place))
+        given = " ".join(setting.arguments)[:80] or "none"
+        raise SpecError(Problem(f"expected one value behind {setting.given}; got {given}", setting.place))
     return setting.arguments[0]
 
 

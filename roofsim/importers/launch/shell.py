@@ -137,27 +137,27 @@ def expand(text: str, variables: dict[str, str]) -> str:
             continue
         if sign in "'\"" and quote in ("", sign):
             quote = "" if quote else sign
-        found = _VARIABLE.match(text, at) if sign == "$" and quote != "'" else None
-        done.append(sign if found is None else _filled(found, variables))
-        at = at + 1 if found is None else found.end()
+        match = _VARIABLE.match(text, at) if sign == "$" and quote != "'" else None
+        done.append(sign if match is None else _filled(match, variables))
+        at = at + 1 if match is None else match.end()
     return "".join(done)
 
 
-def _filled(found: re.Match[str], variables: dict[str, str]) -> str:
-    if found["sum"] is not None:
-        value = _sum(expand(found["sum"], variables), variables)
-        return found[0] if value is None else str(value)
-    name = found["braced"] or found["plain"]
+def _filled(match: re.Match[str], variables: dict[str, str]) -> str:
+    if match["sum"] is not None:
+        value = _sum(expand(match["sum"], variables), variables)
+        return match[0] if value is None else str(value)
+    name = match["braced"] or match["plain"]
     if name is None:
         return ""  # the script's own arguments: it was given none
     if name in variables:
         return variables[name]
-    return found[0] if found["usual"] is None else expand(found["usual"], variables)
+    return match[0] if match["usual"] is None else expand(match["usual"], variables)
 
 
 def _sum(text: str, variables: dict[str, str]) -> int | None:
     """Return the value of a sum of whole numbers, None where it is anything else."""
-    text = re.sub(r"[A-Za-z_]\w*", lambda found: variables.get(found[0], found[0]), text)
+    text = re.sub(r"[A-Za-z_]\w*", lambda match: variables.get(match[0], match[0]), text)
     if len(text) > _LONGEST_SUM or re.fullmatch(r"[\d\s()+*/%-]+", text) is None:
         return None
     try:
@@ -290,9 +290,9 @@ def _own_variables(words: list[str]) -> tuple[dict[str, str], list[str]]:
     """Return the variables that stand before a command, and the command."""
     own: dict[str, str] = {}
     for at, word in enumerate(words):
-        found = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word, re.DOTALL)
-        if found is not None:
-            own[found[1]] = found[2]
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word, re.DOTALL)
+        if match is not None:
+            own[match[1]] = match[2]
         elif word not in _LEADS and word != "export":
             return own, words[at:]
     return own, []

@@ -189,8 +189,8 @@ def read_text(path: Path, kind: str = "YAML file") -> str:
         if path.is_dir():
             raise SpecError(Problem(f"is a directory; expected a {kind}", Place(str(path))))
         if not path.is_file():
-            found = "is not a regular file" if path.exists() else "no such file"
-            raise SpecError(Problem(found, Place(str(path))))
+            problem = "is not a regular file" if path.exists() else "no such file"
+            raise SpecError(Problem(problem, Place(str(path))))
         size = path.stat().st_size
         if size > LARGEST_FILE:
             raise SpecError(
