@@ -132,6 +132,8 @@ def test_repositories_are_known_by_their_models():
         ('vllm serve "m', "No closing quotation"),
         ("vllm serve m --kv-cache-dtype fp8", "--set workload.precision"),
         ("vllm serve m --dtype int3", "known: auto, bfloat16"),
+        ("accelerate launch train.py --deepspeed ds.json", "the command of DeepSpeed"),
+        ("accelerate launch --zero_stage 3 train.py", "no flag '--zero_stage'"),
         ("vllm serve m --tensor-parallel-size", "expected one value"),
         ("torchrun --nproc-per-node gpu pretrain_gpt.py --num-layers 2", "expected a number of processes"),
         ("torchrun pretrain_gpt.py --num-layers 2", "needs --hidden-size"),
