@@ -45,8 +45,8 @@ FromLaunch = Annotated[
         "--from-launch",
         metavar="COMMAND",
         panel="Other",
-        help="Read a launch command instead of a scenario: 'torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 ...' "
-        "(Megatron-LM), 'vllm serve MODEL ...', 'python -m sglang.launch_server ...'.",
+        help="Read a launch command instead of a scenario, or a file: a shell script, or a configuration (TOML, JSON, YAML). Of "
+        "Megatron-LM, torchtitan, DeepSpeed, Accelerate, vLLM, SGLang and TensorRT-LLM: 'vllm serve MODEL ...', job.toml.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON: SI units, every figure.")]

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 Overrides = list[tuple[str, str, str]]
 
 
-def asked_for(scenario: str | None, launch: str | None) -> str | dict[str, Any]:
-    """Return what is asked for: a scenario by name or file, or what a launch command says.
+def asked_for(scenario: str | None, launch: str | None, overrides: Overrides) -> str | Document:
+    """Return what is asked for: a scenario by name or file, or what a launch command says beside these flags.
 
     Raises
     ------
     SpecError
         Where both or none are given, and for a command that cannot be read.
     """
-    from roofsim.errors import Problem, SpecError
+    from roofsim.errors import Place, Problem, SpecError
 
     if (scenario is None) == (launch is None):
         said = "neither is given" if scenario is None else f"both are given: {scenario} and a launch command"
@@ -36,22 +36,29 @@ def asked_for(scenario: str | None, launch: str | None) -> str | dict[str, Any]:
         return scenario
     from roofsim.importers.launch.read import read_launch
 
-    read = read_launch(launch)
-    if read.passed_over:
-        note = (
-            f"Note: {read.program}: passed over, as they change neither time nor memory: {', '.join(read.passed_over)}."
-        )
-        sys.stderr.write(visible(note) + "\n")
-    return read.scenario
+    stated = [text for key, text, _ in overrides if key in ("gpus", "hardware.gpus") and text.isdecimal()]
+    read = read_launch(launch, gpus=int(stated[-1]) if stated else None)
+    notes = {
+        "passed over, as they change neither time nor memory": read.passed_over,
+        "flags of the script itself, which are not read (state what matters with --set)": read.unread,
+        "note": read.notes,
+    }
+    for about, words in notes.items():
+        if words:
+            sys.stderr.write(visible(f"Note: {read.program}: {about}: {', '.join(words)}.") + "\n")
+    if "model" not in read.scenario and not any(key.partition(".")[0] == "model" for key, _, _ in overrides):
+        hint = "Add --set model=NAME."
+        raise SpecError(Problem("the launch command names no model", Place("--from-launch"), hint=hint))
+    return read.document
 
 
-def document_of(scenario: str | dict[str, Any], overrides: Overrides) -> Document:
+def document_of(scenario: str | dict[str, Any] | Document, overrides: Overrides) -> Document:
     """Return the scenario's document with the flags put in, each as YAML would read it."""
     from roofsim.errors import Place, Problem, SpecError
-    from roofsim.spec.reading.source import parse_value
+    from roofsim.spec.reading.source import Document, parse_value
     from roofsim.spec.scenario.document import load_scenario, with_override
 
-    document = load_scenario(scenario, {})
+    document = scenario if isinstance(scenario, Document) else load_scenario(scenario, {})
     for key, text, origin in overrides:
         shown = f"--{key.replace('_', '-')}" if origin == "flag" else f"{origin} {key}"
         if not text.strip():
@@ -60,14 +67,16 @@ def document_of(scenario: str | dict[str, Any], overrides: Overrides) -> Documen
     return document
 
 
-def resolved_of(scenario: str | dict[str, Any], overrides: Overrides) -> Resolved:
+def resolved_of(scenario: str | dict[str, Any] | Document, overrides: Overrides) -> Resolved:
     """Resolve a scenario with flags."""
     from roofsim.api import resolve_document
 
     return resolve_document(document_of(scenario, overrides))
 
 
-def evaluated(scenario: str | dict[str, Any], overrides: Overrides, *, with_curve: bool = False) -> Evaluation:
+def evaluated(
+    scenario: str | dict[str, Any] | Document, overrides: Overrides, *, with_curve: bool = False
+) -> Evaluation:
     """Resolve and price a scenario with flags."""
     from roofsim.evaluate import evaluate
 

@@ -21,7 +21,8 @@ Emit = Annotated[
     Option(
         "--emit",
         metavar="PROGRAM",
-        help="Print the launch command of a program (megatron-lm, vllm, sglang) that runs this.",
+        help="Print the launch command of a program that runs this, with the files it reads: "
+        "megatron-lm, torchtitan, deepspeed, accelerate, vllm, sglang, tensorrt-llm.",
     ),
 ]
 
@@ -43,7 +44,7 @@ def run(
 
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
-    evaluation = evaluated(asked_for(scenario, from_launch), overrides, with_curve=plot is not None)
+    evaluation = evaluated(asked_for(scenario, from_launch, overrides), overrides, with_curve=plot is not None)
     result = answer(evaluation)
     if emit is not None:
         from roofsim.importers.launch.write import launch_command

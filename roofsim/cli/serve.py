@@ -48,7 +48,9 @@ def serve(
     from roofsim.serve.any_model import serve_any
 
     checked_path(plot, *PICTURES)
-    served = serve_any(document_of(asked_for(scenario, from_launch), overrides), resolve_document, simulated=simulate)
+    served = serve_any(
+        document_of(asked_for(scenario, from_launch, overrides), overrides), resolve_document, simulated=simulate
+    )
     if json:
         from roofsim.report.tabular import to_json
 

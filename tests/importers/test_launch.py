@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import roofsim
 from roofsim.errors import RoofsimError, SpecError
 from roofsim.importers.launch.read import read_launch
 from roofsim.importers.launch.table import names, table_of
-from roofsim.importers.launch.write import launch_command
+from roofsim.importers.launch.write import launch_command, launch_files
 
 LLAMA = (
     "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention "
@@ -130,6 +132,8 @@ def test_repositories_are_known_by_their_models():
         ('vllm serve "m', "No closing quotation"),
         ("vllm serve m --kv-cache-dtype fp8", "--set workload.precision"),
         ("vllm serve m --dtype int3", "known: auto, bfloat16"),
+        ("accelerate launch train.py --deepspeed ds.json", "the command of DeepSpeed"),
+        ("accelerate launch --zero_stage 3 train.py", "no flag '--zero_stage'"),
         ("vllm serve m --tensor-parallel-size", "expected one value"),
         ("torchrun --nproc-per-node gpu pretrain_gpt.py --num-layers 2", "expected a number of processes"),
         ("torchrun pretrain_gpt.py --num-layers 2", "needs --hidden-size"),
@@ -151,7 +155,27 @@ def test_what_cannot_be_read_is_refused_with_the_way_out(command, words):
         ({"model": "resnet50"}, "megatron-lm", "family decoder"),
         ({"model": "gpt2", "workload": {"phase": "forward"}}, "megatron-lm", "runs phase train"),
         ({"model": "gpt2"}, "megatron", "Did you mean 'megatron-lm'"),
-        ({"model": "llama3-8b", "parallel": {"context": 2}}, "vllm", "no flag for parallel.context 2"),
+        ({"model": "llama3-8b"}, "vllm", "vllm serves; the scenario is of phase train"),
+        (
+            {"model": "llama3-8b", "workload": {"phase": "prefill", "prompt_length": 64}, "parallel": {"context": 2}},
+            "vllm",
+            "parallel.context 2",
+        ),
+        (
+            {"model": "llama3-8b", "workload": {"optimizer": "lamb", "engine": "torchtitan"}},
+            "torchtitan",
+            "workload.optimizer lamb",
+        ),
+        (
+            {"model": "mixtral-8x7b", "workload": {"engine": "torchtitan"}},
+            "torchtitan",
+            "torchtitan has no model mixtral-8x7b",
+        ),
+        (
+            {"model": "llama3-8b", "workload": {"recompute": "selective", "engine": "deepspeed"}},
+            "deepspeed",
+            "workload.recompute selective",
+        ),
     ],
 )
 def test_what_a_program_cannot_run_is_not_written(scenario, program, words):
@@ -160,12 +184,188 @@ def test_what_a_program_cannot_run_is_not_written(scenario, program, words):
     assert words in str(error.value)
 
 
+FSDP2 = {
+    "precision_recipe": "sharded",
+    "gradient_type": "fp32",
+    "reduction_type": "parameters",
+    "gather_copies": 1,
+    "reduction_copies": 1,
+}
+WRITTEN: list[tuple[str, str, dict[str, Any]]] = [
+    ("torchtitan", "llama3.1-70b", {"gpus": 64, "tensor": 8, "pipeline": 2, "virtual_stages": 5, "sequence": True,
+     "global_batch_size": 64}),
+    ("torchtitan", "llama3.1-405b", {"gpus": 512, "tensor": 8, "pipeline": 16, "sequence": True, "global_batch_size": 512,
+     "parallel__account_for_embedding": True, "parallel__account_for_loss": True, "recompute": {"policy": "full", "every": 2}}),
+    ("torchtitan", "llama3-8b", {"gpus": 64, "pipeline": 4, "parallel__stage_layers": [8, 9, 8, 7], "global_batch_size": 64}),
+    ("torchtitan", "llama3-8b", {"gpus": 64, "context": 2, "parallel__sharding": {"full": 8}}),
+    ("torchtitan", "llama3-8b", {"gpus": 8, "sharding": "gradients", "engine": "torchtitan+compile", "precision": "fp8"}),
+    ("torchtitan", "deepseek-v3", {"gpus": 64, "expert": 8}),
+    ("deepspeed", "llama3-8b", {"gpus": 64, "sharding": "full", "recompute": "full",
+     "parallel__offload": {"optimizer_state": "host"}}),
+    ("deepspeed", "llama3-8b", {"gpus": 16, "pipeline": 2, "sharding": "optimizer", "precision": "fp16", "global_batch_size": 64}),
+    ("accelerate", "llama3-8b", {"gpus": 16, "sharding": "full", "engine_facts": FSDP2, "recompute": "full",
+     "parallel__offload": {"parameters": "host", "gradients": "host", "optimizer_state": "host"}}),
+    ("accelerate", "llama3-8b", {"gpus": 16, "sharding": "gradients", "engine_facts": FSDP2, "global_batch_size": 64}),
+    ("accelerate", "llama3-8b", {"gpus": 16, "precision": "bf16-amp"}),
+]  # fmt: skip
+ENGINES = {"accelerate": "huggingface"}
+
+
+@pytest.mark.parametrize(("program", "model", "layout"), WRITTEN)
+def test_configuration_files_are_read_as_the_run_they_were_written_from(program, model, layout):
+    asked = {"engine": ENGINES.get(program, program), "precision": "bf16", "seq_len": 4096, **layout}
+    result = roofsim.run(model, gpu="h100", **asked)
+    written = launch_files(result.scenario, program, per_node=8)
+    assert len(written.files) == 1
+    again = roofsim.run(read_launch(written.text).scenario, gpu="h100")
+    assert (again.step_time, again.memory.allocated_peak) == (result.step_time, result.memory.allocated_peak), (
+        written.text
+    )
+
+
+def test_a_server_with_attention_split_by_requests_is_written_and_read():
+    asked = {"gpu": "h100", "phase": "decode", "context_length": 1024, "batch_size": 8}
+    result = roofsim.run("mixtral-8x7b", engine="tensorrt-llm", data=8, expert=8, **asked)
+    written = launch_files(result.scenario, "tensorrt-llm", per_node=8)
+    assert "enable_attention_dp: true" in written.files["llm_api_options.yaml"]
+    again = roofsim.run(read_launch(written.text).scenario, **asked)
+    assert again.step_time == result.step_time
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    program=st.sampled_from(["torchtitan", "deepspeed", "megatron-lm"]),
+    tensor=st.sampled_from([1, 2, 4]),
+    pipeline=st.sampled_from([1, 2, 4]),
+    context=st.sampled_from([1, 2]),
+    data=st.sampled_from([1, 2, 8]),
+    micro=st.sampled_from([1, 2]),
+    steps=st.sampled_from([4, 8]),
+    sharding=st.sampled_from(["none", "optimizer", "gradients", "full"]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    sequence=st.booleans(),
+)
+def test_a_layout_is_written_and_read_as_itself_or_refused(
+    program, tensor, pipeline, context, data, micro, steps, sharding, recompute, sequence
+):
+    engine = {"megatron-lm": "megatron-core+bare"}.get(program, program)
+    try:
+        result = roofsim.run(
+            "llama3-8b", gpu="h100", gpus=tensor * pipeline * context * data, tensor=tensor, pipeline=pipeline, context=context,
+            micro_batch_size=micro, global_batch_size=micro * steps * data, sharding=sharding, recompute=recompute,
+            sequence=sequence, engine=engine, seq_len=2048,
+        )  # fmt: skip
+    except SpecError:
+        return  # no layout of this program
+    try:
+        text = launch_command(result.scenario, program, per_node=8)
+    except SpecError as error:
+        if "cannot say" not in str(error) and "deals" not in str(error):
+            raise
+        return
+    again = roofsim.run(read_launch(text).scenario, gpu="h100")
+    assert (again.step_time, again.memory.allocated_peak) == (result.step_time, result.memory.allocated_peak), text
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=4
+TP=${TP:-4}
+MODEL_ARGS=(
+  --num-layers 32 --hidden-size 4096   # Llama 3
+  --ffn-hidden-size 14336 --num-attention-heads 32
+)
+if [ -n "$DEBUG" ]; then SAVE=/tmp; fi
+torchrun --nproc-per-node 8 --nnodes $SLURM_NNODES pretrain_gpt.py "${MODEL_ARGS[@]}" --seq-length $((4 * 1024)) \\
+  --vocab-size 128256 --micro-batch-size 1 --tensor-model-parallel-size $TP --save "$SAVE" > log.txt 2>&1
+"""
+
+
+def test_a_script_is_read_with_the_variables_that_it_sets(tmp_path):
+    path = tmp_path / "my runs" / "launch it.sh"
+    path.parent.mkdir()
+    path.write_text(SCRIPT)
+    read = read_launch(str(path))
+    assert read.scenario["hardware"] == {"gpus": 32}
+    assert read.scenario["parallel"] == {"tensor": 4}
+    assert (read.scenario["model"]["num_layers"], read.scenario["workload"]["sequence_length"]) == (32, 4096)
+    assert read.passed_over == ("--save $SAVE",)
+
+
+def test_a_configuration_file_alone_is_the_programs_that_knows_its_keys(tmp_path):
+    (tmp_path / "job.toml").write_text(
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
+        "[parallelism]\ntensor_parallel_degree = 2\n[metrics]\nlog_freq = 1\n"
+    )
+    read = read_launch(str(tmp_path / "job.toml"))
+    assert (read.program, read.scenario["model"], read.scenario["parallel"]["tensor"]) == ("torchtitan", "llama3-8b", 2)
+    assert read.passed_over == ("metrics.log_freq",)
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3}}'
+    )
+    read = read_launch(str(tmp_path / "ds.json"), gpus=8)
+    assert (read.program, read.scenario["workload"]["global_batch_size"]) == ("deepspeed", 64)
+
+
+def test_flags_of_a_users_own_script_are_named_and_not_read(tmp_path):
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}')
+    command = (
+        f"deepspeed --num_gpus 8 train.py --deepspeed_config '{tmp_path}/ds.json' --model_name_or_path gpt2 --wheel 3"
+    )
+    read = read_launch(f"{command} --per_device_train_batch_size 4")
+    assert read.unread == ("--wheel",)
+    assert (read.scenario["workload"]["micro_batch_size"], read.scenario["parallel"]["sharding"]) == (4, "gradients")
+    with pytest.raises(SpecError, match="needs train_micro_batch_size_per_gpu"):
+        read_launch(command)
+    with pytest.raises(SpecError, match="Did you mean '--per_device_train_batch_size'"):
+        read_launch(f"{command} --per_device_train_batchsize 4")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("job.toml", "", "got nothing"),
+        ("job.toml", "[training\n", "is not valid TOML"),
+        ("job.toml", "a = 1\n", "no program that is known has a file with the keys a"),
+        ("job.toml", '[model]\nname = "llama3"\nflavor = "9B"\n', "'llama3/8B'"),
+        (
+            "job.toml",
+            "[parallelism]\ntensor_paralel_degree = 2\npipeline_parallel_degree = 1\n",
+            "parallelism.tensor_parallel_degree",
+        ),
+        ("job.toml", "[parallelism]\ntensor_parallel_degree = 0\n", "above zero at parallelism.tensor_parallel_degree"),
+        ("job.toml", '[activation_checkpoint]\nmode = "memory_budget"\n', "has no counterpart"),
+        ("ds.json", '{"zero_optimization": {"stage": 3}', "is not valid JSON"),
+        ("ds.json", '{"zero_optimization": {"stage": 9}, "train_batch_size": 8}', "stage 9 has no counterpart"),
+        ("run.sh", "echo vllm serve m\n", "no program that is known"),
+        ("run.sh", "vllm serve a\nvllm serve b\n", "2 launch commands (lines 1, 2)"),
+        ("run.sh", "for T in 1 2; do\nvllm serve m -tp $T\ndone\n", "'$T' is for a shell to fill in"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused_with_the_way_out(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SpecError) as error:
+        read_launch(str(tmp_path / name))
+    assert words in str(error.value)
+
+
+def test_what_is_missing_or_given_twice_is_said():
+    with pytest.raises(SpecError, match="no such file"):
+        read_launch("configs/missing.toml")
+    with pytest.raises(SpecError, match=r"no such file: gone\.json"):
+        read_launch("deepspeed --num_gpus 8 train.py --deepspeed_config gone.json")
+    read = read_launch("vllm serve m -tp 2 --tensor-parallel-size 4")
+    assert read.scenario["parallel"]["tensor"] == 4
+    assert read.notes == ("--tensor-parallel-size is given twice; the last holds, as in vllm",)
+
+
 @pytest.mark.parametrize("program", names())
 def test_tables_name_keys_of_scenarios_and_flags_of_their_own(program):
     table = table_of(program)
     model = roofsim.run("mixtral-8x7b", gpu="h100").scenario
     for flag in table.flags.values():
         for key in [key for key in (flag.key, flag.unless, *flag.sets, *flag.also) if key is not None]:
+            if key.startswith("."):
+                continue  # a note, for `derive`
             at: Any = model
             for part in key.split("."):
                 if at is None or part in ("overlap", "serving"):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Place, Problem, SpecError, did_you_mean
-from roofsim.importers.launch.command import Command, take_apart
-from roofsim.records import dataclass
+from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
+from roofsim.importers.launch.command import Command, check_filled, take_apart
+from roofsim.importers.launch.derive import complete
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
-from roofsim.spec.reading.source import parse_value
+from roofsim.spec.reading.source import Document, parse_value
 
 if TYPE_CHECKING:
+    from roofsim.importers.launch.config import Setting
     from roofsim.importers.launch.table import Flag
 
 
@@ -27,27 +28,44 @@ class Launch:
     Attributes
     ----------
     scenario
-        The mapping of a scenario file.
+        The mapping of a scenario file; without `model` where the command names none.
     program
         Whose command it is.
     passed_over
         Flags that change neither time nor memory.
+    unread
+        Flags of a user's own script, which nobody knows.
+    notes
+        What else a reader should know.
+    places
+        Key of the scenario, part by part -> the flag that says it.
     """
 
     scenario: dict[str, Any]
     program: str
     passed_over: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    places: dict[tuple[str | int, ...], Place] = field(default_factory=dict)
+
+    @property
+    def document(self) -> Document:
+        """The scenario, with the flag of each key for messages."""
+        return Document(self.scenario, "the launch command", dict(self.places))
 
 
-def read_launch(text: str, shown: str = "--from-launch") -> Launch:
-    """Return what a command line says, in the words of a scenario.
+def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = None) -> Launch:
+    """Return what a command line, a launch script or a configuration file says, in the words of a scenario.
 
     Parameters
     ----------
     text
-        A command with its launcher, on one line or several: ``torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 ...``.
+        A command with its launcher, on one line or several (``torchrun --nproc-per-node 8 pretrain_gpt.py ...``), or the
+        name of a file: a shell script, or a TOML, JSON or YAML file of a program.
     shown
         What messages call it.
+    gpus
+        Number of GPUs, where the command does not say it.
 
     Raises
     ------
@@ -57,102 +75,172 @@ def read_launch(text: str, shown: str = "--from-launch") -> Launch:
     """
     command = take_apart(text, shown)
     table = command.table
-    _check(command, shown)
+    _check(command)
     keys: dict[str, Any] = dict(table.defaults)
+    places: dict[str, Place] = {}
     for name, flag in table.flags.items():
-        if name in command.flags:
-            keys |= _said(command, name, flag, shown)
-    keys |= _model(command, shown)
+        if name in command.settings:
+            said = _said(command, name, flag)
+            keys |= said
+            places |= dict.fromkeys(said, _place(command.settings[name]))
+    keys |= _model(command)
+    counted = command.gpus if command.gpus is not None else gpus
+    if counted is not None:
+        keys["hardware.gpus"] = counted
+    keys = complete(keys, table, command.place)
     missing = [flag for key, flag in table.needs.items() if key not in keys]
     if missing:
         raise SpecError(
-            Problem(f"{table.name} needs {', '.join(missing)}, and the command does not say it", Place(shown))
+            Problem(f"{table.name} needs {', '.join(missing)}, and the command does not say it", command.place)
         )
-    keys["workload.engine"] = table.engine
     keys |= {} if table.phase is None else {"workload.phase": table.phase}
-    keys |= {} if command.gpus is None else {"hardware.gpus": command.gpus}
-    passed = tuple(name for name in command.flags if name not in table.flags)
-    return Launch(_nested(keys), table.name, passed)
+    passed = tuple(_spelled(command, name) for name in command.settings if name not in table.flags)
+    paths: dict[tuple[str | int, ...], Place] = {
+        tuple(key.split(".")): place for key, place in places.items() if not key.startswith(".")
+    }
+    return Launch(_nested(keys), table.name, passed, command.unread, command.notes, paths)
 
 
-def _check(command: Command, shown: str) -> None:
+def _place(setting: Setting) -> Place:
+    return Place(f"{setting.place} {setting.given}")
+
+
+def _spelled(command: Command, name: str) -> str:
+    setting = command.settings[name]
+    unset = [word for word in setting.arguments if "$" in word]
+    return " ".join([setting.given, *unset[:1]])
+
+
+def _check(command: Command) -> None:
     """Refuse flags that nobody knows, and those that have no counterpart."""
     table = command.table
-    for name in command.flags:
-        if name in table.refused:
+    for name, setting in command.settings.items():
+        if name in table.refused and not table.passes_over(name):
+            hint = f"{table.refused[name][:1].upper()}{table.refused[name][1:]}."
+            raise SpecError(Problem(f"{_shown(setting)} cannot be read", setting.place, hint=hint))
+        if name not in table.flags and not table.passes_over(name):
+            known = [*table.flags, *table.refused]
+            hint = did_you_mean(setting.given, known) if near_matches(setting.given, known) else ""
+            hint = f"{hint} Leave out a flag that changes neither time nor memory.".strip()
             raise SpecError(
-                Problem(f"{name} cannot be read", Place(shown), hint=f"{table.refused[name].capitalize()}.")
+                Problem(f"{table.name} has no flag {setting.given[:80]!r} that is known here", setting.place, hint=hint)
             )
-        if name not in table.flags and not any(fnmatchcase(name, pattern) for pattern in table.changes_nothing):
-            hint = f"{did_you_mean(name, table.flags)} Leave out a flag that changes neither time nor memory."
-            raise SpecError(Problem(f"{table.name} has no flag {name!r} that is known here", Place(shown), hint=hint))
+        if name in table.flags:
+            check_filled(setting.arguments, setting.place)
 
 
-def _said(command: Command, name: str, flag: Flag, shown: str) -> dict[str, Any]:
+def _shown(setting: Setting) -> str:
+    return " ".join([setting.given, *setting.arguments])[:120]
+
+
+def _said(command: Command, name: str, flag: Flag) -> dict[str, Any]:
     """Return the keys that a flag sets."""
-    if flag.sets:
-        return flag.sets
+    setting = command.settings[name]
+    if flag.is_switch:
+        return _switched(command, setting, flag)
+    if flag.cases or flag.values:
+        return _chosen(setting, flag)
     if flag.key is None:
         return {}
-    if flag.value is not None:
-        return {flag.key: flag.value}
-    if flag.product:
-        return {flag.key: int(prod(_number(command, other, shown) for other in flag.product))}
-    argument = _argument(command, name, shown)
-    if flag.values:
-        if argument not in flag.values:
-            raise SpecError(
-                Problem(f"{name} {argument} has no counterpart; known: {', '.join(flag.values)}", Place(shown))
-            )
-        value = flag.values[argument]
-        return {} if value is None else {flag.key: value, **flag.also}
-    value = parse_value(argument, f"{shown} {name}")
+    argument = _argument(setting)
+    value = parse_value(argument, str(_place(setting)))
     if flag.quotient:
-        first, second = (_number(command, other, shown) for other in flag.quotient)
-        chunks = first / (second * _positive(value, name, shown))
+        first, second = (_number(command, other) for other in flag.quotient)
+        chunks = first / (second * _positive(value, setting))
         if chunks != round(chunks):
             raise SpecError(
-                Problem(f"{name} {argument} does not divide {first:g} layers over {second:g} stages", Place(shown))
+                Problem(f"{name} {argument} does not divide {first:g} layers over {second:g} stages", setting.place)
             )
         value = int(chunks)
     if flag.multiple_of:
         multiple, usual, times = flag.multiple_of
-        unit = _number(command, multiple, shown, usual) * _number(command, times, shown, 1)
-        value = int(ceil(_positive(value, name, shown) / unit) * unit)
+        unit = _number(command, multiple, usual) * _number(command, times, 1)
+        value = int(ceil(_positive(value, setting) / unit) * unit)
     return {flag.key: value, **flag.also}
 
 
-def _argument(command: Command, name: str, shown: str) -> str:
-    said = command.flags[name]
-    if len(said) != 1:
-        raise SpecError(Problem(f"expected one value behind {name}; got {' '.join(said) or 'none'}", Place(shown)))
-    return said[0]
+def _switched(command: Command, setting: Setting, flag: Flag) -> dict[str, Any]:
+    """Return what a flag without argument sets; a file gives it true or false."""
+    argument = setting.arguments[0].lower() if setting.arguments else "true"
+    if argument not in ("true", "false"):
+        raise SpecError(Problem(f"{setting.given} takes no argument; got {argument[:80]!r}", setting.place))
+    if argument == "false":
+        return {}
+    if flag.product:
+        return {str(flag.key): int(prod(_number(command, other) for other in flag.product))}
+    return flag.sets or ({} if flag.key is None or flag.value is None else {flag.key: flag.value, **flag.also})
 
 
-def _number(command: Command, name: str, shown: str, usual: float = 1) -> float:
-    if name not in command.flags:
+def _chosen(setting: Setting, flag: Flag) -> dict[str, Any]:
+    """Return what an argument stands for that is one of a few."""
+    choices = flag.cases or flag.values
+    argument = ",".join(setting.arguments) if setting.arguments else "true"
+    named = argument if argument in choices else argument.lower()
+    if named not in choices:
+        known = ", ".join(choices)
+        raise SpecError(
+            Problem(
+                f"{setting.given} {argument[:80]} has no counterpart; known: {known}", setting.place, hint=flag.hint
+            )
+        )
+    if flag.cases:
+        return flag.cases[named]
+    value = flag.values[named]
+    return {} if value is None or flag.key is None else {flag.key: value, **flag.also}
+
+
+def _argument(setting: Setting) -> str:
+    if len(setting.arguments) != 1:
+        given = " ".join(setting.arguments)[:80] or "none"
+        raise SpecError(Problem(f"expected one value behind {setting.given}; got {given}", setting.place))
+    return setting.arguments[0]
+
+
+def _number(command: Command, name: str, usual: float = 1) -> float:
+    setting = command.settings.get(name)
+    if setting is None:
         return usual
-    return _positive(parse_value(_argument(command, name, shown), f"{shown} {name}"), name, shown)
+    return _positive(parse_value(_argument(setting), str(_place(setting))), setting)
 
 
-def _positive(value: Any, name: str, shown: str) -> float:
+def _positive(value: Any, setting: Setting) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise SpecError(Problem(f"expected a number above zero behind {name}; got {value!r}", Place(shown)))
+        raise SpecError(Problem(f"expected a number above zero behind {setting.given}; got {value!r}", setting.place))
     return value
 
 
-def _model(command: Command, shown: str) -> dict[str, Any]:
+def _model(command: Command) -> dict[str, Any]:
     """Return the model of a command that names one; words that belong to no flag are refused otherwise."""
     table = command.table
     if not table.model:
         if command.alone:
-            raise SpecError(Problem(f"{command.alone[0]!r} belongs to no flag", Place(shown)))
+            raise SpecError(Problem(f"{command.alone[0]!r} belongs to no flag", command.place))
         return {}
-    named = [command.flags[flag][0] for flag in table.model if command.flags.get(flag)]
-    said = [*named, *command.alone]
+    check_filled(command.alone, command.place)
+    if table.models:
+        return _flavor(command)
+    named = [word for flag in table.model if (setting := command.settings.get(flag)) for word in setting.arguments]
+    said = [*named, *(() if table.own_script else command.alone)]
+    if not said and table.own_script:
+        return {}
     if len(said) != 1:
-        raise SpecError(Problem(f"expected one model; got {', '.join(said) or 'none'}", Place(shown)))
+        raise SpecError(Problem(f"expected one model; got {', '.join(said) or 'none'}", command.place))
     return {"model": _named(said[0])}
+
+
+def _flavor(command: Command) -> dict[str, Any]:
+    """Return the model that a program knows by a name of its own."""
+    table = command.table
+    said = [
+        setting.arguments[0] for flag in table.model if (setting := command.settings.get(flag)) and setting.arguments
+    ]
+    if not said:
+        return {}
+    name = "/".join(said)
+    if name not in table.models:
+        hint = f"{did_you_mean(name, table.models)} Or state it with --set model=NAME and leave out {' and '.join(table.model)}."
+        raise SpecError(Problem(f"{table.name}'s model {name[:80]} has no counterpart", command.place, hint=hint))
+    return {"model": table.models[name][0]}
 
 
 def _named(name: str) -> str:
@@ -171,5 +259,5 @@ def _nested(keys: dict[str, Any]) -> dict[str, Any]:
         at = nested
         for part in path:
             at = at.setdefault(part, {})
-        at[last] = {**value} if isinstance(value, dict) else value
+        at[last] = {**value} if isinstance(value, dict) and isinstance(at.get(last, {}), dict) else value
     return nested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -11,21 +12,28 @@ from roofsim.records import dataclass, field
 from roofsim.spec.reading.source import read_yaml
 
 _HERE: Final = Path(__file__).parent
+#: Parts that several tables include.
+_PARTS: Final = _HERE / "parts"
 _LISTS: Final = ("product", "quotient", "multiple_of", "said_by")
+_TUPLES: Final = (
+    "scripts", "command", "model", "changes_nothing", "launchers", "signs", "unset", "engine_variants",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Flag:
-    """What a flag says.
+    """What a flag, or a key of a configuration file, says.
 
     Attributes
     ----------
     key
-        Key of the scenario; None: read together with another flag.
+        Key of the scenario; None: read together with another flag. Keys that begin with a period are notes for `derive`.
     value
         What a flag without argument sets.
     values
-        Argument -> value of the key; other arguments are refused.
+        Argument -> value of the key; other arguments are refused; null: the argument changes nothing.
+    cases
+        Argument -> several keys with their values.
     sets, also
         Further keys with their values: of a flag without argument, of one with.
     product
@@ -42,11 +50,18 @@ class Flag:
         Value of the key -> further words to write.
     said_by
         Values of a scenario for which a flag without argument is written, where `value` is not the only one.
+    hint
+        The way out where an argument cannot be read.
+    reads
+        Format of the configuration file that the argument names.
+    text, list
+        Whether a number is written as text in a configuration file, and whether a value is written as a list.
     """
 
     key: str | None = None
     value: Any = None
     values: dict[str, Any] = field(default_factory=dict)
+    cases: dict[str, dict[str, Any]] = field(default_factory=dict)
     sets: dict[str, Any] = field(default_factory=dict)
     also: dict[str, Any] = field(default_factory=dict)
     product: tuple[str, ...] = ()
@@ -56,11 +71,42 @@ class Flag:
     beside: str | None = None
     writes: dict[str, str] = field(default_factory=dict)
     said_by: tuple[Any, ...] = ()
+    hint: str = ""
+    reads: str | None = None
+    text: bool = False
+    list: bool = False
 
     @property
     def is_switch(self) -> bool:
         """Whether it takes no argument."""
-        return self.value is not None or bool(self.sets or self.product or (self.key is None and self.beside))
+        waits = self.key is None and self.beside and not (self.cases or self.values)
+        return self.value is not None or bool(self.sets or self.product or waits)
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """The configuration file of a program.
+
+    Attributes
+    ----------
+    format
+        ``toml``, ``json`` or ``yaml``.
+    name, flag
+        What it is called where one is written, and the flag that names it.
+    prefix
+        What stands before the names of its keys in the table.
+    flags
+        ``path``: flags spell the whole path of a key; ``last``: its last part; none: flags and keys differ.
+    always
+        Keys that every file has.
+    """
+
+    format: str
+    name: str
+    flag: str
+    prefix: str = ""
+    flags: str = "none"
+    always: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,24 +119,42 @@ class FlagTable:
         What it is called, and where its flags are documented.
     engine
         Engine of the scenario, with the variants that hold where no flag says otherwise.
+    engine_variants
+        Variants of the engine that notes (``.variant.NAME``) add to it.
     phase
         ``train``, or None for servers.
     scripts
         Last words of paths, or modules, or words in a row, that tell the program from others.
+    launchers
+        Words in a row that start a script of the user's own.
+    signs
+        Flags of a user's own script that tell the program.
     command
         What starts it, for commands that are written.
     model
-        Whether the first word that is no flag is the model, or the flag that names it.
+        Whether the first word that is no flag is the model, or the flags that name it.
+    models
+        Arguments of the flags that name the model, joined by a slash -> its names in the catalog.
+    file
+        Its configuration file.
+    file_wins
+        Whether the file holds where a flag says something else.
+    environment
+        Variables of the environment -> the flags that they stand for.
     defaults
         Keys with what the program takes where no flag says otherwise.
     needs
         Keys without a default, and the flags that say them.
+    unset
+        Arguments that stand for a flag that is not given.
     refused
         Flags -> what to do instead.
     changes_nothing
         Flags (patterns) that change neither time nor memory.
     same
         Other spellings of flags -> the flag.
+    overrides
+        Whether words of the form ``key=value`` are flags.
     """
 
     name: str
@@ -99,15 +163,48 @@ class FlagTable:
     scripts: tuple[str, ...]
     command: tuple[str, ...]
     flags: dict[str, Flag]
+    engine_variants: tuple[str, ...] = ()
     phase: str | None = None
+    launchers: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
+    models: dict[str, list[str]] = field(default_factory=dict)
+    file: ConfigFile | None = None
+    file_wins: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
     refused: dict[str, str] = field(default_factory=dict)
     changes_nothing: tuple[str, ...] = ()
     same: dict[str, str] = field(default_factory=dict)
+    overrides: bool = False
+    index: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_script(self) -> bool:
+        """Whether the script is the user's own, with flags that nobody knows."""
+        return bool(self.launchers)
+
+    def find(self, given: str) -> str | None:
+        """Return the flag that is meant, however it is spelled; None for one that the table does not have."""
+        return self.index.get(bare(given))
+
+    def passes_over(self, given: str) -> bool:
+        """Tell whether a flag changes neither time nor memory."""
+        return any(fnmatchcase(bare(given), bare(pattern)) for pattern in self.changes_nothing)
 
 
+def bare(name: str) -> str:
+    """Return a flag without its dashes, with underscores.
+
+    >>> bare("--tensor-parallel-size"), bare("training.seq-len")
+    ('tensor_parallel_size', 'training.seq_len')
+    """
+    return name.lstrip("-+").replace("-", "_")
+
+
+@lru_cache
 def names() -> list[str]:
     """Return the programs whose commands are known."""
     return sorted(path.stem for path in _HERE.glob("*.yaml"))
@@ -124,13 +221,33 @@ def table_of(name: str) -> FlagTable:
     """
     if name not in names():
         raise UnknownNameError(f"no launch command of {name[:80]!r} is known. {did_you_mean(name, names())}")
-    data: dict[str, Any] = dict(read_yaml(_HERE / f"{name}.yaml").data)
+    data = _with_parts(dict(read_yaml(_HERE / f"{name}.yaml").data))
     del data["schema"]
     flags = {flag: _flag(entry) for flag, entry in data.pop("flags").items()}
-    lists: dict[str, Any] = {
-        key: tuple(data.pop(key)) for key in ("scripts", "command", "model", "changes_nothing") if key in data
-    }
-    return FlagTable(flags=flags, **lists, **data)
+    lists: dict[str, Any] = {key: tuple(data.pop(key)) for key in _TUPLES if key in data}
+    file = ConfigFile(**data.pop("file")) if "file" in data else None
+    same, refused = data.get("same", {}), data.get("refused", {})
+    return FlagTable(flags=flags, file=file, index=_index(flags, same, refused, file), **lists, **data)
+
+
+def _with_parts(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with the parts that it includes; what it says itself holds."""
+    for part in data.pop("include", ()):
+        shared = read_yaml(_PARTS / f"{part}.yaml").data
+        for key in ("flags", "same", "refused"):
+            data[key] = {**shared.get(key, {}), **data.get(key, {})}
+        data["changes_nothing"] = [*data.get("changes_nothing", ()), *shared.get("changes_nothing", ())]
+    return data
+
+
+def _index(
+    flags: dict[str, Flag], same: dict[str, str], refused: dict[str, str], file: ConfigFile | None
+) -> dict[str, str]:
+    """Return every spelling of a flag -> the flag."""
+    index = {bare(name): name for name in (*refused, *flags)}
+    if file is not None and file.flags == "last":
+        index = {bare(name.rpartition(".")[2]): name for name in (*refused, *flags)} | index
+    return index | {bare(spelling): name for spelling, name in same.items()}
 
 
 def _flag(entry: dict[str, Any]) -> Flag:

@@ -1,13 +1,17 @@
-"""Write a scenario as the launch command of another program."""
+"""Write a scenario as the launch command of another program, with the configuration files that it reads."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.importers.launch.check import differences
+from roofsim.importers.launch.derive import notes_of
 from roofsim.importers.launch.table import table_of
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
@@ -17,114 +21,10 @@ if TYPE_CHECKING:
 
 #: Flags on a line.
 _ON_A_LINE: Final = 4
-
-
-def launch_command(scenario: Mapping[str, Any], program: str, *, per_node: int, shown: str = "--emit") -> str:
-    """Return the command that runs a scenario in another program.
-
-    Parameters
-    ----------
-    scenario
-        The resolved scenario of a result (``result.scenario``).
-    program
-        ``megatron-lm``, ``vllm``, ...
-    per_node
-        GPUs of a node.
-
-    Raises
-    ------
-    SpecError
-        When the program has no flag for what the scenario states.
-    UnknownNameError
-        For a program whose flags are not known.
-    """
-    table = table_of(program)
-    _check(scenario, table, shown)
-    written: dict[str, list[str]] = {}
-    keys: set[str] = set()
-    for name, flag in table.flags.items():
-        same = flag.unless is not None and _at(scenario, flag.key or "") == _at(scenario, flag.unless)
-        if same or flag.key in keys or (flag.beside is not None and flag.beside not in written):
-            continue
-        words = [name] if flag.key is None and flag.beside is not None else _words(scenario, table, name, flag)
-        if words:
-            written[name] = words
-            keys |= {flag.key} if flag.key is not None else set()
-    flags = list(written.values())
-    lines = [" ".join(chain(*flags[at : at + _ON_A_LINE])) for at in range(0, len(flags), _ON_A_LINE)]
-    return " \\\n  ".join(
-        [" ".join([*_launcher(scenario, table, per_node), *table.command, *_model(scenario, table)]), *lines]
-    )
-
-
-def _check(scenario: Mapping[str, Any], table: FlagTable, shown: str) -> None:
-    """Refuse a scenario of another phase, and sizes that the program has no flag for."""
-    phase = scenario["workload"]["phase"]
-    if table.phase is not None and phase != table.phase:
-        raise SpecError(
-            Problem(f"{table.name} runs phase {table.phase}; the scenario is of phase {phase}", Place(shown))
-        )
-    for key, usual in _STATED.items():
-        value = _at(scenario, key)
-        if value not in (usual, None) and not any(flag.key == key for flag in table.flags.values()):
-            raise SpecError(Problem(f"{table.name} has no flag for {key} {value}", Place(shown)))
-    for key, value in table.defaults.items():
-        if key == "model.family" and _at(scenario, key) != value:
-            raise SpecError(
-                Problem(f"{table.name} runs models of family {value}; this one is {_at(scenario, key)}", Place(shown))
-            )
-
-
-#: Degrees and choices that must not be lost, with the value that needs no flag.
-_STATED: Final[dict[str, Any]] = {
-    "parallel.tensor": 1,
-    "parallel.pipeline": 1,
-    "parallel.virtual_stages": 1,
-    "parallel.context": 1,
-    "parallel.expert": 1,
-    "parallel.sharding": "none",
-    "workload.recompute": "none",
-    "workload.adapter": None,
-}
-
-
-def _launcher(scenario: Mapping[str, Any], table: FlagTable, per_node: int) -> list[str]:
-    if table.phase != "train":
-        return []
-    gpus = int(scenario["hardware"]["gpus"])
-    return ["torchrun", "--nproc-per-node", str(min(gpus, per_node)), "--nnodes", str(max(gpus // per_node, 1))]
-
-
-def _model(scenario: Mapping[str, Any], table: FlagTable) -> list[str]:
-    if not table.model:
-        return []
-    name = str(scenario["model"]["name"])
-    aliases = catalog.load("model", name).data.get("aliases", ()) if name in catalog.names("model") else ()
-    return [next((alias for alias in aliases if "/" in alias), name)]
-
-
-def _words(scenario: Mapping[str, Any], table: FlagTable, name: str, flag: Flag) -> list[str]:
-    """Return a flag with its argument where the scenario states what it says; nothing where it does not, or needs not."""
-    keys = flag.sets or ({flag.key: flag.value} if flag.key is not None and flag.value is not None else {})
-    if keys:
-        said = all(_at(scenario, key) in (flag.said_by or (value,)) for key, value in keys.items())
-        needed = any(table.defaults.get(key, _USUAL.get(key)) != value for key, value in keys.items())
-        return [name] if said and needed else []
-    if flag.key is None or flag.quotient or flag.product:
-        return []
-    value, usual = _at(scenario, flag.key), table.defaults.get(flag.key, _USUAL.get(flag.key))
-    if value is None or value == usual:
-        return []
-    if flag.values:
-        argument = next((word for word, meant in flag.values.items() if meant == value), None)
-        return [] if argument is None else [name, shlex.quote(argument), *shlex.split(flag.writes.get(str(value), ""))]
-    more = [str(flag.multiple_of[0]), "1"] if flag.multiple_of else []
-    return [name, shlex.quote(f"{value:g}" if isinstance(value, float) else str(value)), *more]
-
-
 #: Values that need no flag of any program.
 _USUAL: Final[dict[str, Any]] = {
     "parallel.data": 1,
+    "parallel.tensor": 1,
     "parallel.pipeline": 1,
     "parallel.virtual_stages": 1,
     "parallel.context": 1,
@@ -139,9 +39,258 @@ _USUAL: Final[dict[str, Any]] = {
 }
 
 
-def _at(scenario: Mapping[str, Any], key: str) -> Any:
-    """Return what a scenario has at a dotted key; the name of a precision for the whole of it, None where there is nothing."""
-    at: Any = scenario
-    for part in key.split("."):
-        at = at.get(part) if isinstance(at, dict) else None
-    return at["name"] if isinstance(at, dict) and "name" in at else at
+@dataclass(frozen=True)
+class LaunchFiles:
+    """What starts a run in another program.
+
+    Attributes
+    ----------
+    program
+        Whose command it is.
+    command
+        The command, on several lines.
+    files
+        Names of the configuration files that it reads -> their text.
+    notes
+        What no flag of the program says.
+    """
+
+    program: str
+    command: str
+    files: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One shell script, which writes its files itself."""
+        files = [f"cat > {shlex.quote(name)} <<'EOF'\n{text}EOF\n" for name, text in self.files.items()]
+        return "".join([*(f"# {note}\n" for note in self.notes), *files, self.command])
+
+
+def launch_command(scenario: Mapping[str, Any], program: str, *, per_node: int, shown: str = "--emit") -> str:
+    """Return the text of `launch_files`: a command, after the files that it reads."""
+    return launch_files(scenario, program, per_node=per_node, shown=shown).text
+
+
+def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, shown: str = "--emit") -> LaunchFiles:
+    """Return the command, with its configuration files, that runs a scenario in another program.
+
+    What is written is read again and compared: it is the same scenario, or it is refused.
+
+    Parameters
+    ----------
+    scenario
+        The resolved scenario of a result (``result.scenario``).
+    program
+        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``.
+    per_node
+        GPUs of a node.
+
+    Raises
+    ------
+    SpecError
+        When the program cannot say what the scenario states.
+    UnknownNameError
+        For a program whose flags are not known.
+    """
+    table = table_of(program)
+    _check(scenario, table, shown)
+    view = _View(scenario, table)
+    view.notes[".machines"] = _machines(scenario, per_node)[1]
+    words, entries = view.written()
+    files = {}
+    if table.file is not None and entries:
+        files[table.file.name] = FORMATS[table.file.format](_nested(entries, table))
+    start = _start(scenario, table, per_node, with_file=bool(files))
+    lines = [" ".join(chain(*words[at : at + _ON_A_LINE])) for at in range(0, len(words), _ON_A_LINE)]
+    made = LaunchFiles(table.name, " \\\n  ".join([" ".join(start), *lines]) + "\n", files)
+    wrong, notes = differences(scenario, made.text, table)
+    if wrong:
+        raise SpecError(
+            Problem(
+                f"{table.name} cannot say {', '.join(wrong)}", Place(shown), hint="Change it, or emit another program."
+            )
+        )
+    return LaunchFiles(made.program, made.command, made.files, notes)
+
+
+def _check(scenario: Mapping[str, Any], table: FlagTable, shown: str) -> None:
+    """Refuse a scenario of another phase or family, and a model that the program does not know."""
+    phase = scenario["workload"]["phase"]
+    if table.phase is not None and phase != table.phase:
+        raise SpecError(
+            Problem(f"{table.name} runs phase {table.phase}; the scenario is of phase {phase}", Place(shown))
+        )
+    if table.phase is None and phase == "train":
+        raise SpecError(Problem(f"{table.name} serves; the scenario is of phase train", Place(shown)))
+    family, runs = scenario["model"].get("family"), table.defaults.get("model.family")
+    if runs is not None and family != runs:
+        raise SpecError(Problem(f"{table.name} runs models of family {runs}; this one is {family}", Place(shown)))
+    name = scenario["model"].get("name")
+    if table.models and not any(name in known for known in table.models.values()):
+        known = ", ".join(dict.fromkeys(chain(*table.models.values())))
+        raise SpecError(Problem(f"{table.name} has no model {name}", Place(shown), hint=f"It has {known}."))
+
+
+class _View:
+    """A scenario, as the flags of a program see it."""
+
+    def __init__(self, scenario: Mapping[str, Any], table: FlagTable) -> None:
+        self.scenario, self.table = scenario, table
+        self.notes = notes_of(scenario, table)
+        self.flavor = _flavor(scenario, table)
+
+    def at(self, key: str | None) -> Any:
+        """Return what the scenario has at a key; the name of a precision for the whole of it, None where there is nothing."""
+        if key is None:
+            return None
+        if key in self.notes:
+            return self.notes[key]
+        at: Any = self.scenario
+        for part in key.split("."):
+            at = at.get(part) if isinstance(at, dict) else None
+        return at["name"] if isinstance(at, dict) and "name" in at else at
+
+    def usual(self, key: str) -> Any:
+        return self.table.defaults.get(key, _USUAL.get(key))
+
+    def written(self) -> tuple[list[list[str]], dict[str, Any]]:
+        """Return the flags of the command, each with its arguments, and the entries of the configuration file."""
+        words: dict[str, list[str]] = {}
+        entries: dict[str, Any] = dict(self.flavor)
+        keys: set[str] = set()
+        for name, flag in self.table.flags.items():
+            same = flag.unless is not None and self.at(flag.key) == self.at(flag.unless)
+            waits = flag.beside is not None and flag.beside not in words and flag.beside not in entries
+            if same or flag.key in keys or waits:
+                continue
+            said = self._said(flag)
+            if said is None:
+                continue
+            if name.startswith("-"):
+                words[name] = [name, *map(shlex.quote, said), *shlex.split(flag.writes.get(str(self.at(flag.key)), ""))]
+                words[name] += [str(flag.multiple_of[0]), "1"] if flag.multiple_of else []
+            else:
+                entries[name] = _typed(said, flag)
+            keys |= {flag.key} if flag.key is not None else set()
+        return list(words.values()), entries
+
+    def _said(self, flag: Flag) -> list[str] | None:  # noqa: PLR0911 -- one form of flag each
+        """Return the arguments with which a flag says what the scenario states; None where it does not, or needs not."""
+        if flag.is_switch and flag.key is None and not flag.sets:
+            return []
+        keys = flag.sets or ({flag.key: flag.value} if flag.key is not None and flag.value is not None else {})
+        if keys:
+            said = all(self.at(key) in (flag.said_by or (value,)) for key, value in keys.items())
+            needed = any(self.usual(key) != value for key, value in keys.items())
+            return [] if said and needed else None
+        if flag.cases:
+            return self._case(flag)
+        if flag.key is None or flag.quotient or flag.product:
+            return None
+        value = self.at(flag.key)
+        usual = self.usual(flag.key)
+        if value is None or value == usual or (value is False and usual is None):
+            return None
+        if flag.values:
+            argument = next((word for word, meant in flag.values.items() if meant == value and meant is not None), None)
+            return None if argument is None else [argument]
+        return [f"{value:g}" if isinstance(value, float) else str(value)]
+
+    def _case(self, flag: Flag) -> list[str] | None:
+        for argument, keys in flag.cases.items():
+            if keys and all(self.at(key) == value for key, value in keys.items()):
+                needed = any(self.usual(key) != value for key, value in keys.items())
+                return [argument] if needed else None
+        return None
+
+
+def _typed(said: list[str], flag: Flag) -> Any:  # noqa: PLR0911 -- one type each
+    """Return an argument as a configuration file has it: true, a number, or text."""
+    if not said:
+        return True
+    word = said[0]
+    if word in ("true", "false"):
+        return word == "true"
+    if flag.list:
+        return word.split(",")
+    if flag.text:
+        return word
+    try:
+        return int(word)
+    except ValueError:
+        try:
+            return float(word)
+        except ValueError:
+            return word
+
+
+def _flavor(scenario: Mapping[str, Any], table: FlagTable) -> dict[str, Any]:
+    """Return the entries that name a model as the program does."""
+    name = scenario["model"].get("name")
+    named = next((word for word, known in table.models.items() if name in known), None)
+    return {} if named is None else dict(zip(table.model, named.split("/"), strict=False))
+
+
+def _start(scenario: Mapping[str, Any], table: FlagTable, per_node: int, *, with_file: bool) -> list[str]:
+    """Return the words that start the program: its launcher, with GPUs and nodes, its model, its file."""
+    each, nodes = _machines(scenario, per_node)
+    file = [] if table.file is None or not with_file else [table.file.flag, table.file.name]
+    filled = {"{per_node}": [str(each)], "{nodes}": [str(nodes)], "{file}": file}
+    words = chain.from_iterable(filled.get(word, [word]) for word in table.command)
+    return [_model(scenario) if word == "{model}" else shlex.quote(word) for word in words]
+
+
+def _machines(scenario: Mapping[str, Any], per_node: int) -> tuple[int, int]:
+    """Return the GPUs of each node, and the nodes."""
+    gpus = int(scenario["hardware"]["gpus"])
+    each = next(number for number in range(min(gpus, per_node), 0, -1) if gpus % number == 0)
+    return each, gpus // each
+
+
+def _model(scenario: Mapping[str, Any]) -> str:
+    name = str(scenario["model"].get("name", "MODEL"))
+    aliases = catalog.load("model", name).data.get("aliases", ()) if name in catalog.names("model") else ()
+    return shlex.quote(next((alias for alias in aliases if "/" in alias), name))
+
+
+def _nested(entries: dict[str, Any], table: FlagTable) -> dict[str, Any]:
+    assert table.file is not None
+    data: dict[str, Any] = {}
+    for name, value in {**table.file.always, **entries}.items():
+        *path, last = name.removeprefix(table.file.prefix).split(".")
+        at = data
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return data
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _yaml(data: dict[str, Any], indent: str = "") -> str:
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines.append(f"{indent}{key}:\n{_yaml(value, indent + '  ')}")
+        else:
+            lines.append(f"{indent}{key}: {_yaml_value(value)}\n")
+    return "".join(lines)
+
+
+def _yaml_value(value: Any) -> str:
+    plain = isinstance(value, str) and value.replace("_", "a").replace("-", "a").isalnum() and not value[0].isdigit()
+    return value if plain and value.lower() not in ("no", "yes", "on", "off", "null") else json.dumps(value)
+
+
+def _toml(data: dict[str, Any], path: str = "") -> str:
+    own = "".join(f"{key} = {json.dumps(value)}\n" for key, value in data.items() if not isinstance(value, dict))
+    head = f"[{path}]\n" if path and own else ""
+    below = [_toml(value, f"{path}.{key}" if path else key) for key, value in data.items() if isinstance(value, dict)]
+    return "\n".join(part for part in (head + own, *below) if part)
+
+
+#: Formats of configuration files -> what writes them.
+FORMATS: Final = {"json": _json, "yaml": _yaml, "toml": _toml}

@@ -156,7 +156,7 @@ def read_yaml(path: Path) -> Document:
         For a file that cannot be read, is too large, empty, not UTF-8, not YAML, has duplicate keys, foreign tags,
         cycles, several documents, or aliases that multiply beyond reason.
     """
-    return parse_yaml(_text(path), str(path))
+    return parse_yaml(read_text(path), str(path))
 
 
 #: Files of the catalog that were read, each with the time and size of what was read.
@@ -177,13 +177,20 @@ def read_kept(path: Path) -> Document:
     return known[1]
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path, kind: str = "YAML file") -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    SpecError
+        For a file that cannot be read, is too large or not UTF-8, and for what is no file.
+    """
     try:
         if path.is_dir():
-            raise SpecError(Problem("is a directory; expected a YAML file", Place(str(path))))
+            raise SpecError(Problem(f"is a directory; expected a {kind}", Place(str(path))))
         if not path.is_file():
-            kind = "is not a regular file" if path.exists() else "no such file"
-            raise SpecError(Problem(kind, Place(str(path))))
+            problem = "is not a regular file" if path.exists() else "no such file"
+            raise SpecError(Problem(problem, Place(str(path))))
         size = path.stat().st_size
         if size > LARGEST_FILE:
             raise SpecError(
