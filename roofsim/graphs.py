@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from roofsim.graph.tensor import DTYPES
 from roofsim.kept import NoKeyError, joined, key_of, parted
@@ -176,7 +176,8 @@ class NetworkGraphs(Graphs):
 def num_micro_batches(resolved: Resolved) -> Real:
     """Return the micro batches of a training step on each rank."""
     workload = resolved.workload
-    return keyed(real(workload.global_batch_size) / (real(workload.micro_batch_size) * real(resolved.parallel.data)))
+    number: Real = real(workload.global_batch_size) / (real(workload.micro_batch_size) * real(resolved.parallel.data))
+    return cast("Real", keyed(number))
 
 
 def decoder_precision(resolved: Resolved) -> Precision:

@@ -168,7 +168,7 @@ def test_channels_last_is_slower_for_groups_that_no_tile_packs():
 
 def _images_per_second(gpu: str, engine: str, batch: int, precision: str = "int8") -> float:
     asked = {"gpu": gpu, "engine": engine, "precision": precision, "phase": "forward"}
-    return batch / roofsim.run("resnet50", batch_size=batch, **asked).step_time
+    return float(batch / roofsim.run("resnet50", batch_size=batch, **asked).step_time)
 
 
 def test_images_stay_in_a_large_cache():

@@ -1,6 +1,7 @@
 """Tests of `roofsim.plan`: each layout is what `run` says, none is left out that would win, merging does not depend on order."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,11 @@ DECODER = {
 EXPERTS = DECODER | {"num_experts": 4, "experts_per_token": 2, "num_layers": 4}
 WORK = {"sequence_length": 1024, "global_batch_size": 16, "engine": "megatron-core", "precision": "bf16"}
 #: Few enough values to price every layout, with uneven stages, chunks, context, recomputation and shards among them.
-FEW = {"parallel.sharding": ["none", "optimizer"], "workload.micro_batch_size": [1, 4], "parallel.sequence": [True]}
+FEW: dict[str, list[Any]] = {
+    "parallel.sharding": ["none", "optimizer"],
+    "workload.micro_batch_size": [1, 4],
+    "parallel.sequence": [True],
+}
 
 
 def scenario(model=DECODER, gpu="a100-sxm4-80gb", **work):
@@ -48,7 +53,7 @@ def test_each_of_the_best_is_the_run_of_the_scenario_with_it(plans):
         result = roofsim.run(merged(scenario(), one))
         assert result.step_time == pytest.approx(one["step_time"], rel=1e-9)
         assert result.memory.device_total == pytest.approx(one["memory_peak"], rel=1e-9)
-        assert list(result.step_time_interval) == pytest.approx(one["step_time_interval"], rel=1e-9)
+        assert result.step_time_interval == pytest.approx(tuple(one["step_time_interval"]), rel=1e-9)
 
 
 def test_the_search_knows_the_same_steps_as_runs(plans):
@@ -118,8 +123,10 @@ def test_numbers_of_gpus_and_cards_are_searched_together():
         scenario(), gpus="2..4", gpu=["a100", "h100"], objective="cost", axes=FEW, fixed=["workload.recompute"], top=4
     )
     assert {one.gpus for one in plan.front} <= {2, 4}
+    assert plan.best is not None
+    assert plan.best.cost is not None
     assert plan.best.cost == pytest.approx(plan.lower_bound)
-    assert plan.best.cost <= min(one.cost for one in plan.front)
+    assert plan.best.cost <= min(one.cost for one in plan.front if one.cost is not None)
     assert all(one.changes["hardware"]["gpu"] in ("a100", "h100") for one in plan.top)
 
 
@@ -134,6 +141,7 @@ def test_constraints_hold_on_any_figure():
 
 def test_memory_is_an_objective():
     plan = roofsim.plan(scenario(), gpus=4, axes=FEW | {"parallel.pipeline": [1, 2]}, objective="memory", top=3)
+    assert plan.best is not None
     assert plan.best.memory == pytest.approx(plan.lower_bound)
     assert plan.best.memory <= min(one.memory for one in plan.front)
 

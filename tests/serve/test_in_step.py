@@ -44,11 +44,17 @@ def test_waiting_makes_no_server_faster():
     alone = replace(one.load, in_step=1.0)
     rate = 0.6 * open_loop.highest_rate(one.timing, one.load)
     assert open_loop.highest_rate(one.timing, one.load) <= open_loop.highest_rate(one.timing, alone)
-    together, apart = (open_loop.steady_state(one.timing, load, rate, poisson=True) for load in (one.load, alone))
-    assert together.time_per_output_token > 1.1 * apart.time_per_output_token
-    assert together.time_to_first_token > apart.time_to_first_token
-    closed = [closed_loop.steady_state(one.timing, load, 16.0) for load in (one.load, alone)]
-    assert closed[0].time_per_output_token > closed[1].time_per_output_token
+    together, apart = (
+        open_loop.steady_state(one.timing, load, rate, poisson=True) or pytest.fail("a rate below the highest")
+        for load in (one.load, alone)
+    )
+    for state, other in (
+        (together, apart),
+        tuple(closed_loop.steady_state(one.timing, load, 16.0) for load in (one.load, alone)),
+    ):
+        assert (state.time_per_output_token or 0.0) > (other.time_per_output_token or np.inf)
+    assert (together.time_per_output_token or 0.0) > 1.1 * (apart.time_per_output_token or np.inf)
+    assert (together.time_to_first_token or 0.0) > (apart.time_to_first_token or np.inf)
 
 
 def simulated(timing, load, rate, *, steps=12_000, seed=7):
@@ -79,6 +85,7 @@ def test_open_loop_as_simulated(share):
     one = served(**SHARED, gpus=4)
     rate = share * open_loop.highest_rate(one.timing, one.load)
     estimate = open_loop.steady_state(one.timing, one.load, rate, poisson=True)
+    assert estimate is not None
     assert estimate.time_per_output_token == pytest.approx(simulated(one.timing, one.load, rate), rel=0.12)
 
 
