@@ -181,7 +181,7 @@ def test_what_is_not_there_is_named(given, words):
 
 
 def test_a_block_that_is_not_there_is_named_beside_those_that_are():
-    with pytest.raises(SpecError, match="no block 'layers'; there is bottom and top"):
+    with pytest.raises(SpecError, match="no block 'layers'; there is bottom, tables and top"):
         roofsim.graph("dlrm", block="layers")
 
 
