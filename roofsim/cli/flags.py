@@ -49,6 +49,15 @@ FromLaunch = Annotated[
         "Megatron-LM, torchtitan, DeepSpeed, Accelerate, vLLM, SGLang and TensorRT-LLM: 'vllm serve MODEL ...', job.toml.",
     ),
 ]
+Emit = Annotated[
+    str | None,
+    Option(
+        "--emit",
+        metavar="PROGRAM",
+        help="Print the launch command of a program that runs this (of a plan: its winner), with the files it reads: "
+        "megatron-lm, torchtitan, deepspeed, accelerate, vllm, sglang, tensorrt-llm.",
+    ),
+]
 Json = Annotated[bool, Option("--json", help="Print JSON: SI units, every figure.")]
 Csv = Annotated[bool, Option("--csv", help="Print CSV: a header, one row per line.")]
 Top = Annotated[

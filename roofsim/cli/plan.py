@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Json, Scenario
+from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
@@ -59,14 +59,6 @@ Fix = Annotated[
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
 Exhaustive = Annotated[
     bool, Option("--exhaustive", panel="Axes", help="Price every layout that fits; leave none out by a bound.")
-]
-Emit = Annotated[
-    str | None,
-    Option(
-        "--emit",
-        metavar="PROGRAM",
-        help="Print the winner as a launch command alone: megatron-lm, vllm, sglang.",
-    ),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, FromLaunch, Json, ScenarioOrNone, Trace
+from roofsim.cli.flags import PICTURES, Csv, Emit, FromLaunch, Json, ScenarioOrNone, Trace
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, evaluated, write_text
 from roofsim.cli.words import Option
@@ -14,16 +14,6 @@ __all__ = ["PICTURES", "Csv", "Json", "Plot", "Trace", "run"]
 
 Plot = Annotated[
     Path | None, Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
-]
-
-Emit = Annotated[
-    str | None,
-    Option(
-        "--emit",
-        metavar="PROGRAM",
-        help="Print the launch command of a program that runs this, with the files it reads: "
-        "megatron-lm, torchtitan, deepspeed, accelerate, vllm, sglang, tensorrt-llm.",
-    ),
 ]
 
 

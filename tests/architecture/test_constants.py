@@ -157,7 +157,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/bounds.py": {"_SLACK", "_SLOWED"},
     "search/planning/differences.py": {"_LEAST", "_MOST"},
     "search/planning/layer_costs.py": {"DEPTHS"},
-    "search/planning/plan.py": {"MOST_FRONT", "plan_asked(k)", "plan_document(k)"},
+    "search/planning/plan.py": {"MOST_FRONT", "plan_asked(k)"},
     "search/planning/search.py": {"MOST_TOGETHER", "Searcher.k"},
     "search/planning/space.py": {"ALONE", "BATCHES", "_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/sweep.py": {"MOST_TOGETHER", "REPLAYED_FROM"},

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -97,3 +98,14 @@ def test_what_is_wrong_is_refused_with_the_way_out(monkeypatch, capsys, argument
     assert code == 2
     assert words in said.err
     assert "Traceback" not in said.err
+
+
+def test_the_words_of_the_options_are_those_of_the_search():
+    from roofsim.cli.flags import Emit
+    from roofsim.cli.plan import OBJECTIVES
+    from roofsim.importers.launch.table import names
+    from roofsim.search.planning import objectives
+
+    assert set(OBJECTIVES) == set(objectives.OBJECTIVES)
+    option = get_args(Emit)[1]
+    assert all(name in option.help for name in names())

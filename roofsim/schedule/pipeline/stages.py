@@ -69,32 +69,31 @@ def stage_plans(
     dealt = (None if stated is None else tuple(stated), embedding, loss, head_on_first)
     if not isinstance(stages, Points) and not any(isinstance(number, Points) for number in repeats):
         return list(_plans(tuple(map(float, repeats)), int(stages), *dealt))
-    agreed(_of_plans(_form, dealt, stages, *repeats))
+    agreed(_of_plans(_form, (), dealt, stages, *repeats))
     number, *own = (float(np.ravel(values)[0]) for values in map(np.asarray, (stages, *repeats)))
     return [
         replace(
             first,
             counts=tuple(
-                together(_of_plans(_count, dealt, stages, *repeats, place, block)) for block in range(len(repeats))
+                together(_of_plans(_count, (place, block), dealt, stages, *repeats)) for block in range(len(repeats))
             ),
-            index=together(_of_plans(_index, dealt, stages, *repeats, place)),
-            positions=together(_of_plans(_positions, dealt, stages, *repeats, place)),
+            index=together(_of_plans(_index, (place,), dealt, stages, *repeats)),
+            positions=together(_of_plans(_positions, (place,), dealt, stages, *repeats)),
         )
         for place, first in enumerate(_plans(tuple(own), int(number), *dealt))
     ]
 
 
 @noted
-def _of_plans(of: Callable[..., float], dealt: tuple[Any, ...], *numbers: Any) -> Any:
-    """Return a number of the plans of each point: what a function says of them and of what follows the numbers of layers.
+def _of_plans(of: Callable[..., float], which: tuple[int, ...], dealt: tuple[Any, ...], *numbers: Any) -> Any:
+    """Return a number of the plans of each point: what a function says of them, and of `which` plan or block it is asked for.
 
-    NaN where a point has no plan of that kind.
+    `numbers` are those of stages and of the layers of each block. NaN where a point has no plan of that kind.
     """
-    blocks = len(numbers) - 1 - (of.__code__.co_argcount - 1)
-    columns = np.broadcast_arrays(*numbers[: blocks + 1])
+    columns = np.broadcast_arrays(*numbers)
     return points(
         [
-            of(_plans(tuple(map(float, own)), int(number), *dealt), *numbers[blocks + 1 :])
+            of(_plans(tuple(map(float, own)), int(number), *dealt), *which)
             for number, *own in zip(*map(np.ndarray.tolist, columns), strict=True)
         ]
     )

@@ -94,7 +94,7 @@ class Bounds:
         ]
         if not {*varying(resolved)} <= _BY_KEYS:
             numbers.append(np.arange(count, dtype=np.float64))
-            words = (words, id(resolved))
+            words = (words, object())  # of these layouts alone
         keys, first, index = np.unique(np.column_stack(numbers), axis=0, return_index=True, return_inverse=True)
         names = [(words, *key) for key in keys.tolist()]
         unknown = [at for at, name in enumerate(names) if name not in self.kept]

@@ -59,34 +59,13 @@ def plan_asked(
     Raises
     ------
     SpecError
-        As `plan_document` does.
-    """
-    goal = Goal(objective=asked.objective, constraints=asked.constraints)
-    if goal.wanted:
-        goal = replace(goal, figures=lambda evaluation: figures_of(tools.answer(evaluation)))
-    return plan_document(document, asked.wish, goal, tools, k=k, cuts=cuts, progress=progress)
-
-
-def plan_document(
-    document: Document,
-    wish: Wish,
-    goal: Goal,
-    tools: Tools,
-    *,
-    k: int = 10,
-    cuts: bool = True,
-    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
-) -> Plan:
-    """Search the layouts of a scenario; see `roofsim.plan`.
-
-    Raises
-    ------
-    SpecError
         When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is.
     """
     began = time.monotonic()
-    wish = _with_gpus(document, wish)
-    space = space_of(document, wish, tools.resolve)
+    goal = Goal(objective=asked.objective, constraints=asked.constraints)
+    if goal.wanted:
+        goal = replace(goal, figures=lambda evaluation: figures_of(tools.answer(evaluation)))
+    space = space_of(document, _with_gpus(document, asked.wish), tools.resolve)
     searcher = Searcher(space=space, goal=goal, importer=tools.importer, shared=Shared(), k=k, cuts=cuts)
     findings = Findings()
     for words in progress(space.families()):

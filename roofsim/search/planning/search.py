@@ -38,7 +38,7 @@ _NOT_OF_LAYERS: Final = (
 
 @dataclass
 class Findings:
-    """What a search over some families findings.
+    """What a search over some families found.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Findings:
     front: dict[str, NDArray[Any]] = field(default_factory=best.none)
 
     def merged(self, other: Findings, k: int) -> Findings:
-        """Return what both findings; of families that do not overlap, in any order."""
+        """Return what both found; of families that do not overlap, in any order."""
         codes = sorted({*self.refused, *other.refused})
         examples = {
             code: min(known[code] for known in (self.examples, other.examples) if code in known) for code in codes
