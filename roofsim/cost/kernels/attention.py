@@ -43,6 +43,8 @@ CLASS: Final = "attention"
 CHOSEN: Final = {"efficient": "memory_efficient"}
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
+#: Bytes of an element of sums in fp32.
+SUM_BYTES: Final = 4.0
 #: Widths of a key and a value head, together, at which shares of the peak are stated (`Architecture.attention`).
 STATED_WIDTH: Final = 256.0
 
@@ -174,9 +176,20 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     if shape.backward is not None:
         more, traffic = shape.backward
         rate = device.constants.physics["attention_backward_rate"] * attention_kernel(shape.generation).backward
-        compute = compute * more / rate
+        compute = compute * more / rate + _around(shape, chip.bandwidth * constants.bandwidth)
         memory = as_array(traffic / (chip.bandwidth * constants.bandwidth))
     return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+
+
+def _around(shape: Attend, bandwidth: Real) -> Real:
+    """Return the seconds of the kernels before and after a backward one that adds up the queries' gradient in memory."""
+    if not attention_kernel(shape.generation).sums_gradients:
+        return 0.0
+    sizes = shape.sizes
+    queries = sizes.batch * sizes.heads * sizes.query
+    read_first = 2.0 * sizes.value_dim * sizes.itemsize
+    cleared_and_converted = sizes.head_dim * (2.0 * SUM_BYTES)
+    return as_array(queries * (read_first + cleared_and_converted) / bandwidth * shape.blocks)
 
 
 def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:
