@@ -203,7 +203,9 @@ def training_passes(
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
-    passes.append(assign_precision(precision, trains=True))  # casts are ops that everything else must see
+    once = engine.precision.narrow_weights_cast == "step"
+    casts = 1.0 / num_micro_batches if once else 1.0
+    passes.append(assign_precision(precision, trains=True, weight_casts=casts))  # casts are ops that everything else must see
     if adapter is not None:
         passes.append(
             _adapters(adapter, precision, engine)
@@ -297,10 +299,13 @@ def _stored(precision: Precision) -> WeightFormat | None:
     return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
-def assign_precision(precision: Precision, *, trains: bool = False, convolutions: bool = False) -> AssignPrecision:
+def assign_precision(
+    precision: Precision, *, trains: bool = False, convolutions: bool = False, weight_casts: Real = 1.0
+) -> AssignPrecision:
     """Return the precision pass of a resolved precision.
 
-    `trains`: weights are updated, in a type of elements, or frozen; `convolutions`: there are narrow ones.
+    `trains`: weights are updated, in a type of elements, or frozen; `convolutions`: there are narrow ones; `weight_casts`: share
+    of the micro batches in which weights are converted for narrow products.
     """
     narrow, frozen = precision.operands is not None, precision.stored is not None
     weights = precision.weights if trains and not frozen else None
@@ -313,6 +318,7 @@ def assign_precision(precision: Precision, *, trains: bool = False, convolutions
         cache_type=DTYPES[precision.key_value_cache],
         weights=None if trains and not frozen else _stored(precision),
         narrow_weights=None if weights is None else DTYPES[weights],
+        weight_casts=weight_casts,
         attention=None if precision.attention is None else DTYPES[precision.attention],
         convolutions=convolutions and precision.math in EIGHT_BITS,
     )
