@@ -16,6 +16,7 @@ from roofsim.cost.kernels.models.attention import (
 )
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
+from roofsim.graph.tensor import FP32
 from roofsim.numeric import divide, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
@@ -43,8 +44,6 @@ CLASS: Final = "attention"
 CHOSEN: Final = {"efficient": "memory_efficient"}
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
-#: Bytes of an element of sums in fp32.
-SUM_BYTES: Final = 4.0
 #: Widths of a key and a value head, together, at which shares of the peak are stated (`Architecture.attention`).
 STATED_WIDTH: Final = 256.0
 
@@ -188,7 +187,7 @@ def _around(shape: Attend, bandwidth: Real) -> Real:
     sizes = shape.sizes
     queries = sizes.batch * sizes.heads * sizes.query
     read_first = 2.0 * sizes.value_dim * sizes.itemsize
-    cleared_and_converted = sizes.head_dim * (2.0 * SUM_BYTES)
+    cleared_and_converted = sizes.head_dim * (2.0 * FP32.itemsize)
     return as_array(queries * (read_first + cleared_and_converted) / bandwidth * shape.blocks)
 
 

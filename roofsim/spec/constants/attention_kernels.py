@@ -43,8 +43,8 @@ class AttentionKernelFacts(Strict):
     )
     sums_gradients: bool = Field(
         default=False,
-        description="Whether blocks of keys add up the queries' gradient in fp32 in memory: a kernel before the backward one reads the "
-        "result and its gradient and clears the sums, one behind it converts them.",
+        description="Whether blocks of keys add up the queries' gradient in fp32 in memory: a kernel before the backward one reads "
+        "the result and its gradient and clears the sums, one behind it converts them.",
     )
 
 
