@@ -11,7 +11,7 @@ from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.bounds import Bounds
 from roofsim.search.planning.priced import Pricer, part_of
-from roofsim.search.stacking import structures_of
+from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
@@ -144,14 +144,13 @@ class Searcher:
 
     def _groups(self, pieces: Iterator[PointBatch], words: Hashable) -> Iterator[_BoundGroup]:
         """Yield the layouts of each structure, with what their objective is at least."""
-        forms: dict[int, Any] = {}
         bounds = Bounds(self.goal, self.layers)
         for piece in pieces:
             if piece.resolved is None:
                 yield _BoundGroup(piece, np.arange(len(piece)), np.zeros(len(piece)))
                 continue
             least = rounded(bounds.of(piece.resolved, words)) if self.cuts else np.zeros(len(piece))
-            for _, chosen in structures_of(piece.resolved, forms):
+            for chosen in by_structure(piece.resolved):
                 order = chosen[np.argsort(least[chosen], kind="stable")]
                 for begin in range(0, len(order), MOST_TOGETHER):
                     some = np.sort(order[begin : begin + MOST_TOGETHER])
