@@ -98,7 +98,7 @@ def test_an_architecture_of_others_kernels_reaches_the_share_that_its_file_state
 
 @pytest.mark.parametrize(("precision", "attained"), [("bf16", 616e12), ("fp8", 1143e12)])
 def test_products_of_an_mi325x_reach_what_its_vendor_attained(precision, attained):
-    """AMD's typical attained rate, on shapes of DeepSeek V3, weighted by FLOPs; at three quarters of the power an MI300X does less."""
+    """AMD's typical attained rate, on shapes of DeepSeek V3, weighted by FLOPs; an MI300X has less power and does less."""
 
     def rate(gpu):
         flops = seconds = 0.0
