@@ -56,10 +56,10 @@ def write_report(
         return
     import shlex
 
-    from roofsim.report.html.asked import Asked
+    from roofsim.report.html.asked import AskedReport
     from roofsim.report.html.page import write_page
 
-    asked = Asked(
+    asked = AskedReport(
         verb=verb,
         command=shlex.join(["roofsim", *sys.argv[1:]]),
         scenario=None if document is None else document.data,

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
 from roofsim.report.html.blocks import Chart
-from roofsim.report.html.svg import NARROW, WIDE, Axis, Drawing, measure, shortened_to
+from roofsim.report.html.svg import NARROW, WIDE, PlotAxis, SvgDrawing, measure, shortened_to
 from roofsim.report.palette import ink_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.report.html.blocks import Key
+    from roofsim.report.html.blocks import LegendKey
 
 _BAR: Final = 26.0
 _SIDE: Final = 6.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class BarPiece:
     """A part of a bar: its value, its place in the page's data, its colour, and what it says when it is pointed at."""
 
     name: str
@@ -41,7 +41,7 @@ class Bar:
     """A bar of pieces; `mark` is a limit that it is drawn against, with its name; `ends` the 80 % interval of its length."""
 
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BarPiece, ...]
     total: str = ""
     mark: float | None = None
     mark_text: str = ""
@@ -49,18 +49,18 @@ class Bar:
     dim: bool = False
 
 
-def twice(draw: Callable[[float], Drawing], **about: Any) -> Chart:
+def twice(draw: Callable[[float], SvgDrawing], **about: Any) -> Chart:
     """Return a chart in both widths."""
     return Chart(wide=draw(WIDE).markup(), narrow=draw(NARROW).markup(), **about)
 
 
 def stacked(
     bars: Sequence[Bar],
-    axis: Axis,
+    axis: PlotAxis,
     *,
     name: str,
     about: str,
-    legend: Sequence[Key] = (),
+    legend: Sequence[LegendKey] = (),
     data: str = "",
     note: str = "",
 ) -> Chart:
@@ -75,13 +75,13 @@ def stacked(
     )
 
 
-def _stacked(bars: Sequence[Bar], axis: Axis, width: float, about: str) -> Drawing:
+def _stacked(bars: Sequence[Bar], axis: PlotAxis, width: float, about: str) -> SvgDrawing:
     named = any(bar.name for bar in bars)
     below = 12.0 if any(bar.ends for bar in bars) else 0.0
     each = _BAR + (20.0 if named else 0.0) + 8.0 + below
     top = 4.0
     bottom = top + each * len(bars)
-    drawing = Drawing(width, bottom + 38.0, about)
+    drawing = SvgDrawing(width, bottom + 38.0, about)
     room = max((measure(bar.total) for bar in bars), default=0.0) + 10.0
     right = width - _SIDE - (room if not named else 4.0)
 
@@ -105,7 +105,7 @@ def _stacked(bars: Sequence[Bar], axis: Axis, width: float, about: str) -> Drawi
     return drawing
 
 
-def _pieces(drawing: Drawing, bar: Bar, x: Callable[[float], float], y: float) -> None:
+def _pieces(drawing: SvgDrawing, bar: Bar, x: Callable[[float], float], y: float) -> None:
     at = 0.0
     for piece in bar.pieces:
         left, end = x(at), x(at + piece.value)
@@ -131,14 +131,18 @@ def _pieces(drawing: Drawing, bar: Bar, x: Callable[[float], float], y: float) -
             drawing.text(left + 5.0, y + 17.0, text, kind="t i", fill=ink_on(piece.colour))
 
 
-def _whisker(drawing: Drawing, ends: tuple[float, float], axis: Axis, x: Callable[[float], float], y: float) -> None:
+def _whisker(
+    drawing: SvgDrawing, ends: tuple[float, float], axis: PlotAxis, x: Callable[[float], float], y: float
+) -> None:
     low, high = (min(max(end, axis.low), axis.high) for end in ends)
     drawing.line(x(low), y, x(high), y, "whisker")
     for end in (low, high):
         drawing.line(x(end), y - 5.0, x(end), y + 5.0, "whisker")
 
 
-def _ticks(drawing: Drawing, axis: Axis, x: Callable[[float], float], top: float, bottom: float, width: float) -> None:
+def _ticks(
+    drawing: SvgDrawing, axis: PlotAxis, x: Callable[[float], float], top: float, bottom: float, width: float
+) -> None:
     for tick in axis.ticks(int((x(axis.high) - x(axis.low)) // 62.0)):
         at, text = x(tick), axis.write(tick)
         drawing.line(at, top, at, bottom, "grid")
@@ -151,12 +155,12 @@ def _ticks(drawing: Drawing, axis: Axis, x: Callable[[float], float], top: float
 
 def diverging(
     bars: Sequence[Bar],
-    axis: Axis,
+    axis: PlotAxis,
     *,
     name: str,
     about: str,
     data: str = "",
-    legend: Sequence[Key] = (),
+    legend: Sequence[LegendKey] = (),
     note: str = "",
 ) -> Chart:
     """Return bars to the left and right of zero, each with its name above it: what makes a step shorter or longer."""
@@ -170,10 +174,10 @@ def diverging(
     )
 
 
-def _diverging(bars: Sequence[Bar], axis: Axis, width: float, about: str) -> Drawing:
+def _diverging(bars: Sequence[Bar], axis: PlotAxis, width: float, about: str) -> SvgDrawing:
     each, top, tall = 34.0, 4.0, 11.0
     bottom = top + each * len(bars)
-    drawing = Drawing(width, bottom + 38.0, about)
+    drawing = SvgDrawing(width, bottom + 38.0, about)
 
     def x(value: float) -> float:
         return _SIDE + axis.share(value) * (width - 2.0 * _SIDE)

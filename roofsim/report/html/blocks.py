@@ -83,7 +83,7 @@ def _figure(key: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class FactList:
     """Names and what is said of each: text, and numbers in it."""
 
     rows: tuple[tuple[str, tuple[Any, ...]], ...]
@@ -99,7 +99,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class CellTable:
     """Rows of cells under heads; columns of numbers are flush right."""
 
     heads: tuple[str, ...]
@@ -111,7 +111,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Key:
+class LegendKey:
     """An entry of a chart's legend: its colour, its name, its numbers; `shape` is ``box``, ``line``, ``dot`` or ``rule``."""
 
     name: str
@@ -138,7 +138,7 @@ class Chart:
     about: str
     wide: Markup
     narrow: Markup
-    legend: tuple[Key, ...] = ()
+    legend: tuple[LegendKey, ...] = ()
     data: str = ""
     frame: dict[str, Any] | None = None
     note: str = ""
@@ -183,7 +183,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class ReportPage:
     """A whole page.
 
     Attributes

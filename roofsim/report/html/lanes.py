@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.timeline import COMPUTE, STREAMS
 from roofsim.report import words
 from roofsim.report.html.bars import twice
-from roofsim.report.html.blocks import Chart, Key, pointer
-from roofsim.report.html.svg import Axis, Drawing, measure, shortened_to
+from roofsim.report.html.blocks import Chart, LegendKey, pointer
+from roofsim.report.html.svg import PlotAxis, SvgDrawing, measure, shortened_to
 from roofsim.report.palette import WORK, ink_on
 
 if TYPE_CHECKING:
@@ -84,17 +84,17 @@ def lanes(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
         lambda width: _lanes(data, width, about, steps),
         name="",
         about=about,
-        legend=tuple(Key(name=kind, colour=WORK[kind]) for kind in kinds),
+        legend=tuple(LegendKey(name=kind, colour=WORK[kind]) for kind in kinds),
         data=pointer(*steps),
     )
 
 
-def _lanes(data: dict[str, Any], width: float, about: str, steps: tuple[Any, ...]) -> Drawing:
+def _lanes(data: dict[str, Any], width: float, about: str, steps: tuple[Any, ...]) -> SvgDrawing:
     rows, each = data["rows"], 26.0 if len(data["rows"]) <= 8 else 20.0
     left = min(max((measure(row["name"]) for row in rows), default=0.0) + 12.0, 0.3 * width)
     bottom = 6.0 + each * len(rows)
-    drawing = Drawing(width, bottom + 40.0, about)
-    axis = Axis(label="time since the start of the step, seconds", low=0.0, high=data["end"] or 1.0, write=_since)
+    drawing = SvgDrawing(width, bottom + 40.0, about)
+    axis = PlotAxis(label="time since the start of the step, seconds", low=0.0, high=data["end"] or 1.0, write=_since)
 
     def x(value: float) -> float:
         return left + axis.share(value) * (width - left - 8.0)
@@ -112,7 +112,7 @@ def _lanes(data: dict[str, Any], width: float, about: str, steps: tuple[Any, ...
     return drawing
 
 
-def _box(drawing: Drawing, box: dict[str, Any], x: Any, y: float, tall: float, key: str) -> None:
+def _box(drawing: SvgDrawing, box: dict[str, Any], x: Any, y: float, tall: float, key: str) -> None:
     start, end = x(box["start"]), x(box["start"] + box["seconds"])
     many = f"\n{box['pieces']} pieces, busy for {words.seconds(box['busy'])}" if box["pieces"] > 1 else ""
     tip = f"{box['name']}{' ...' if many else ''}\n{words.seconds(box['seconds'])} from {_since(box['start'])}{many}"

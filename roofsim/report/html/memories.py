@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.alive import curve_rows, fullest_stage
 from roofsim.memory.profile import CATEGORIES
 from roofsim.report import words
-from roofsim.report.html.blocks import Chart, Key, pointer
-from roofsim.report.html.plane import Dot, Line, Plane, Rule, chart
-from roofsim.report.html.svg import Axis
+from roofsim.report.html.blocks import Chart, LegendKey, pointer
+from roofsim.report.html.plane import Dot, Stroke, Plane, Guide, chart
+from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import MEMORY
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def memory_curve(data: dict[str, Any], capacity: float, steps: tuple[Any, ...]) 
     top = max(totals)
     peak = totals.index(top)
     near = capacity < _FAR * top
-    y = Axis(
+    y = PlotAxis(
         label="allocated memory, bytes (1 GiB = 2^30)",
         low=0.0,
         high=max(top, capacity if near else 0.0) * 1.12,
@@ -77,7 +77,7 @@ def memory_curve(data: dict[str, Any], capacity: float, steps: tuple[Any, ...]) 
         unit="B",
         binary=True,
     )
-    x = Axis(
+    x = PlotAxis(
         label="kernels of the step, in program order (number)", low=0.0, high=max(across[-1], 1.0), write=words.count
     )
     lines, below = [], tuple((place, 0.0) for place in across)
@@ -85,12 +85,12 @@ def memory_curve(data: dict[str, Any], capacity: float, steps: tuple[Any, ...]) 
         above = tuple((at, under[1] + value) for at, under, value in zip(across, below, values, strict=True))
         most = words.gibibytes(max(values))
         lines.append(
-            Line(points=above, below=below, colour=MEMORY[name], tip=f"{name.replace('_', ' ')}: up to {most}")
+            Stroke(points=above, below=below, colour=MEMORY[name], tip=f"{name.replace('_', ' ')}: up to {most}")
         )
         below = above
-    rules = [Rule(axis="x", at=at, label=phase) for at, phase in _phases(data)]
+    rules = [Guide(axis="x", at=at, label=phase) for at, phase in _phases(data)]
     if near:
-        rules.append(Rule(axis="y", at=capacity, label=f"capacity {words.gibibytes(capacity)}", strong=True))
+        rules.append(Guide(axis="y", at=capacity, label=f"capacity {words.gibibytes(capacity)}", strong=True))
     mark = Dot(
         x=across[peak],
         y=top,
@@ -102,7 +102,7 @@ def memory_curve(data: dict[str, Any], capacity: float, steps: tuple[Any, ...]) 
         key=pointer(*steps, "allocated", peak),
         value=top,
     )
-    legend = [Key(name=name.replace("_", " "), colour=MEMORY[name]) for name in data["parts"]]
+    legend = [LegendKey(name=name.replace("_", " "), colour=MEMORY[name]) for name in data["parts"]]
     where = "" if data["stage"] is None else f" of {data['stage']}, which holds most"
     far = "" if near else f" The card has {words.gibibytes(capacity)}."
     return chart(

@@ -7,23 +7,35 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.timeline import timeline
 from roofsim.report import text, words
 from roofsim.report.html import lanes, memories, resources, rooflines
-from roofsim.report.html.bars import Bar, Piece, stacked
-from roofsim.report.html.blocks import Chart, Data, Facts, Key, Page, Prose, Section, Table, Tiles, filled, pointer
-from roofsim.report.html.svg import Axis
+from roofsim.report.html.bars import Bar, BarPiece, stacked
+from roofsim.report.html.blocks import (
+    Chart,
+    Data,
+    FactList,
+    LegendKey,
+    ReportPage,
+    Prose,
+    Section,
+    CellTable,
+    Tiles,
+    filled,
+    pointer,
+)
+from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import CAUSES, MEMORY
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
-    from roofsim.report.html.asked import Asked
+    from roofsim.report.html.asked import AskedReport
 
 #: Classes of ops whose rows are shown, and the share of a step that they take at least.
 _CLASSES: Final = 12
 _SHOWN: Final = 0.0005
 
 
-def page(result: Result, asked: Asked) -> Page:
+def page(result: Result, asked: AskedReport) -> ReportPage:
     """Return the page of a result of single numbers."""
     evaluation = asked.evaluation or _again(result)
     charts: dict[str, Any] = {
@@ -34,7 +46,7 @@ def page(result: Result, asked: Asked) -> Page:
         "classes": _classes(evaluation),
     }
     data = Data({"answer": result.to_dict(), "charts": charts})
-    return Page(
+    return ReportPage(
         verb=asked.verb,
         headline=words.headline(result),
         subtitle=tuple(line for line in (words.batch_line(result), words.layout_line(result)) if line),
@@ -105,7 +117,7 @@ def _fits(result: Result) -> str:
     return {"fits": "fits", "tight": "tight", "does_not_fit": "does NOT fit"}[result.memory.verdict]
 
 
-def facts(data: Data, at: tuple[Any, ...], result: Result) -> Facts:
+def facts(data: Data, at: tuple[Any, ...], result: Result) -> FactList:
     """Return the lines of the text answer; the numbers that have one place in the data are linked to it."""
     rows: list[tuple[str, tuple[Any, ...]]] = []
     for name, line in text.answer_rows(result):
@@ -119,7 +131,7 @@ def facts(data: Data, at: tuple[Any, ...], result: Result) -> Facts:
             _after_shares(result),
         ),
     }
-    return Facts(rows=tuple((name, linked.get(name, parts)) for name, parts in rows if name not in _SAID))
+    return FactList(rows=tuple((name, linked.get(name, parts)) for name, parts in rows if name not in _SAID))
 
 
 #: Lines of the text answer that stand above, as the verdict or as tiles.
@@ -146,7 +158,7 @@ def time_bars(data: Data, rows: list[tuple[str, tuple[Any, ...]]], *, ends: bool
                 tip = f"{words.BOUND_WORDS[cause]}: {words.seconds(seconds)}, {share} of the step"
                 seen[cause] = max(seen.get(cause, 0.0), seconds)
                 pieces.append(
-                    Piece(
+                    BarPiece(
                         name=share,
                         label=label,
                         value=seconds,
@@ -158,14 +170,14 @@ def time_bars(data: Data, rows: list[tuple[str, tuple[Any, ...]]], *, ends: bool
         interval = result["step_time_interval"] if ends else None
         longest = max(longest, step, *(interval or (0.0,)))
         bars.append(Bar(name=name, pieces=tuple(pieces), total=words.seconds(step), ends=interval and tuple(interval)))
-    axis = Axis(
+    axis = PlotAxis(
         label="seconds of a step",
         low=0.0,
         high=longest * 1.02,
         write=lambda value: words.seconds(value) if value else "0",
     )
     legend = [
-        Key(name=words.BOUND_WORDS[cause], colour=CAUSES[cause], numbers=_numbers(data, rows, "time", cause))
+        LegendKey(name=words.BOUND_WORDS[cause], colour=CAUSES[cause], numbers=_numbers(data, rows, "time", cause))
         for cause in seen
     ]
     whisker = " The line shows the 80 % interval of the step." if any(bar.ends for bar in bars) else ""
@@ -190,7 +202,7 @@ def memory_bars(data: Data, rows: list[tuple[str, tuple[Any, ...]]]) -> Chart:
                 share, word = words.percent(amount / peak), part.replace("_", " ")
                 seen[part] = amount
                 pieces.append(
-                    Piece(
+                    BarPiece(
                         name=share,
                         label=f"{word} {share}",
                         value=amount,
@@ -203,16 +215,16 @@ def memory_bars(data: Data, rows: list[tuple[str, tuple[Any, ...]]]) -> Chart:
         longest = max(longest, peak, capacity)
         total = words.gibibytes(peak) if len(rows) == 1 else f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}"
         bars.append(Bar(name=name, pieces=tuple(pieces), total=total, mark=capacity))
-    axis = Axis(
+    axis = PlotAxis(
         label="memory at the peak, bytes (1 GiB = 2^30)", low=0.0, high=longest * 1.02, write=_bytes, binary=True
     )
     legend = [
-        Key(
+        LegendKey(
             name=part.replace("_", " "), colour=MEMORY[part], numbers=_numbers(data, rows, "memory", "components", part)
         )
         for part in seen
     ]
-    legend.append(Key(name="capacity of the card", colour="currentColor", shape="rule"))
+    legend.append(LegendKey(name="capacity of the card", colour="currentColor", shape="rule"))
     return stacked(
         bars,
         axis,
@@ -261,7 +273,7 @@ def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
-def _class_table(data: Data) -> Table:
+def _class_table(data: Data) -> CellTable:
     rows = []
     for place, row in enumerate(data.at("/charts/classes")):
         at = ("charts", "classes", place)
@@ -277,7 +289,7 @@ def _class_table(data: Data) -> Table:
             )
         )
     heads = ("ops, and what else takes time", "time", "share", "work", "traffic", "FLOP per byte", "limited by")
-    return Table(
+    return CellTable(
         heads=heads,
         rows=tuple(rows),
         numeric=(False, True, True, True, True, True, False),
@@ -298,7 +310,7 @@ def assumptions(data: Data, at: tuple[Any, ...], result: Result) -> tuple[Sectio
     rows = tuple(
         (row["what"], str(row["value"]), row["source"]) for row in result.provenance if row["what"] != "assumed"
     )
-    sources = Table(heads=("what", "value", "source"), rows=rows, numeric=(False, False, False)) if rows else None
+    sources = CellTable(heads=("what", "value", "source"), rows=rows, numeric=(False, False, False)) if rows else None
     return filled(
         Section(title="Notes", blocks=(notes,)),
         Section(title="Assumptions: what the scenario does not state", blocks=(assumed,)),

@@ -8,24 +8,24 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.output import save_text, visible
-from roofsim.report.html.blocks import Code, Page, Section, Shown
+from roofsim.report.html.blocks import Code, ReportPage, Section, Shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from jinja2 import Environment
 
-    from roofsim.report.html.asked import Asked
+    from roofsim.report.html.asked import AskedReport
 
 #: Class of an answer -> the module that makes its page; of others, their text and their rows.
 _PAGES: Final = {"Result": "of_run"}
 _GENERIC: Final = "of_any"
 
 
-def page_of(answer: Any, asked: Asked) -> Page:
+def page_of(answer: Any, asked: AskedReport) -> ReportPage:
     """Return the page of an answer, with the command, the Python and the scenario behind it."""
     name = next((_PAGES[kind.__name__] for kind in type(answer).__mro__ if kind.__name__ in _PAGES), _GENERIC)
-    made: Page = importlib.import_module(f"roofsim.report.html.{name}").page(answer, asked)
+    made: ReportPage = importlib.import_module(f"roofsim.report.html.{name}").page(answer, asked)
     codes = tuple(
         Code(name=title, text=visible(text))
         for title, text in (("Command", asked.command), ("Python", asked.python), ("Scenario (YAML)", asked.yaml))
@@ -33,27 +33,29 @@ def page_of(answer: Any, asked: Asked) -> Page:
     )
     again = Section(title="Ask it again", blocks=codes)
     data = made.data | {"about": _about(asked)}
-    return Page(**{**made.__dict__, "sections": (*made.sections, again) if codes else made.sections, "data": data})
+    return ReportPage(
+        **{**made.__dict__, "sections": (*made.sections, again) if codes else made.sections, "data": data}
+    )
 
 
-def _about(asked: Asked) -> dict[str, Any]:
+def _about(asked: AskedReport) -> dict[str, Any]:
     from roofsim import __version__
 
     return {"made_by": f"roofsim {__version__}", "verb": asked.verb, "command": asked.command, "python": asked.python}
 
 
-def html_page(answer: Any, asked: Asked) -> str:
+def html_page(answer: Any, asked: AskedReport) -> str:
     """Return the page of an answer as HTML."""
     page = page_of(answer, asked)
     return _templates().get_template("page.html.jinja").render(page=page, data=embedded(page.data), **_files())
 
 
-def html_fragment(page: Page) -> str:
+def html_fragment(page: ReportPage) -> str:
     """Return the sections of a page alone, for somebody else's page: they need `page.css`, and `page.js` for tips."""
     return _templates().get_template("sections.html.jinja").render(page=page)
 
 
-def write_page(answer: Any, asked: Asked, path: Path) -> None:
+def write_page(answer: Any, asked: AskedReport, path: Path) -> None:
     """Write the page of an answer.
 
     Raises

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.records import dataclass
 from roofsim.report.html.bars import twice
 from roofsim.report.html.blocks import Chart
-from roofsim.report.html.svg import LINE, NARROW, SIZE, WIDE, Axis, Drawing, measure, shortened_to
+from roofsim.report.html.svg import LINE, NARROW, SIZE, WIDE, PlotAxis, SvgDrawing, measure, shortened_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.report.html.blocks import Key
+    from roofsim.report.html.blocks import LegendKey
 
 _TOP: Final = 12.0
 _BELOW: Final = 42.0
@@ -23,7 +23,7 @@ _APART: Final = 62.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Stroke:
     """A line through points, or the area between two such lines; `label` stands at its end; names keep off a `clear` one."""
 
     points: tuple[tuple[float, float], ...]
@@ -57,7 +57,7 @@ class Dot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Guide:
     """A line across the plane at one amount of an axis (``x`` or ``y``), with its name."""
 
     axis: str
@@ -86,11 +86,11 @@ class Cell:
 class Plane:
     """What stands between two axes."""
 
-    x: Axis
-    y: Axis
-    lines: tuple[Line, ...] = ()
+    x: PlotAxis
+    y: PlotAxis
+    lines: tuple[Stroke, ...] = ()
     dots: tuple[Dot, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Guide, ...] = ()
     cells: tuple[Cell, ...] = ()
     tall: float = 320.0
 
@@ -100,7 +100,7 @@ def chart(
     *,
     name: str,
     about: str,
-    legend: Sequence[Key] = (),
+    legend: Sequence[LegendKey] = (),
     data: str = "",
     frame: dict[str, Any] | None = None,
     note: str = "",
@@ -108,7 +108,7 @@ def chart(
 ) -> Chart:
     """Return a plane in both widths; small ones stand three in a row."""
 
-    def draw(width: float) -> Drawing:
+    def draw(width: float) -> SvgDrawing:
         return _Drawn(plane, width, about).drawing
 
     own = {"x": plane.x.frame(), "y": plane.y.frame(), **(frame or {})}
@@ -136,7 +136,7 @@ class _Drawn:
         self.left = max((measure(plane.y.write(tick)) for tick in self.y_ticks), default=20.0) + 10.0
         self.right, self.top = width - 14.0, _TOP + LINE
         self.bottom = self.top + tall
-        self.drawing = Drawing(width, self.bottom + _BELOW, about)
+        self.drawing = SvgDrawing(width, self.bottom + _BELOW, about)
         self.drawing.root.set(
             "data-box", " ".join(f"{one:.1f}" for one in (self.left, self.top, self.right, self.bottom))
         )
@@ -174,7 +174,7 @@ class _Drawn:
             drawing.text(min(max(at, half), self.width - half), self.bottom + 15.0, text, anchor="middle", kind="t q")
         drawing.text((self.left + self.right) / 2.0, self.bottom + 34.0, plane.x.label, anchor="middle", kind="t q")
 
-    def _line(self, line: Line) -> None:
+    def _line(self, line: Stroke) -> None:
         if not line.points:
             return
         drawn = [(self.x(x), self.y(y)) for x, y in line.points]
@@ -191,7 +191,7 @@ class _Drawn:
         if line.clear:
             self.taken += [box for one, other in pairwise(drawn) for box in _along(one, other)]
 
-    def _rule(self, rule: Rule) -> None:
+    def _rule(self, rule: Guide) -> None:
         kind = "rule strong" if rule.strong else "rule"
         if rule.axis == "y":
             at = self.y(rule.at)

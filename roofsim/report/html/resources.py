@@ -10,10 +10,10 @@ import numpy as np
 from roofsim.analyze.listed import catalog_rows
 from roofsim.analyze.sensitivity import RATES, priced_at
 from roofsim.report import words
-from roofsim.report.html.bars import Bar, Piece, diverging
-from roofsim.report.html.blocks import Chart, Key, pointer
-from roofsim.report.html.plane import Dot, Line, Plane, chart
-from roofsim.report.html.svg import Axis, rate_axis
+from roofsim.report.html.bars import Bar, BarPiece, diverging
+from roofsim.report.html.blocks import Chart, LegendKey, pointer
+from roofsim.report.html.plane import Dot, Stroke, Plane, chart
+from roofsim.report.html.svg import PlotAxis, rate_axis
 from roofsim.report.palette import card, cause
 from roofsim.units import humanize
 
@@ -96,7 +96,7 @@ def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
         for drawn in contours.lines(math.log(level)):
             points = tuple((math.exp(one), math.exp(other)) for one, other in np.asarray(drawn).tolist())
             lines.append(
-                Line(
+                Stroke(
                     points=points if points[0][1] > points[-1][1] else points[::-1],
                     colour="currentColor",
                     width=2.2 if factor == 1.0 else 1.0,
@@ -108,7 +108,7 @@ def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
     ridge = _ridge(data)
     if ridge:
         lines.append(
-            Line(
+            Stroke(
                 points=ridge,
                 colour="var(--accent)",
                 width=2.0,
@@ -131,10 +131,12 @@ def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
         _other(one, (*steps, "cards", place)) for place, one in enumerate(data["cards"]) if one["name"] != data["card"]
     ]
     legend = [
-        Key(name="lines of equal step time", colour="currentColor", shape="line"),
-        Key(name="ridge: above it bandwidth buys more, below it compute does", colour="var(--accent)", shape="line"),
-        Key(name="this card", colour=card(0), shape="dot"),
-        Key(name="cards of the catalog, by datasheet", colour="var(--quiet)", shape="dot"),
+        LegendKey(name="lines of equal step time", colour="currentColor", shape="line"),
+        LegendKey(
+            name="ridge: above it bandwidth buys more, below it compute does", colour="var(--accent)", shape="line"
+        ),
+        LegendKey(name="this card", colour=card(0), shape="dot"),
+        LegendKey(name="cards of the catalog, by datasheet", colour="var(--quiet)", shape="dot"),
     ]
     return chart(
         Plane(x=x, y=y, lines=tuple(lines), dots=(own, *others), tall=380.0),
@@ -196,7 +198,7 @@ def sensitivity(elasticity: dict[str, float], steps: tuple[Any, ...]) -> Chart |
             name=words.RESOURCE_WORDS[name],
             total=f"{slope:+.2f} %",
             pieces=(
-                Piece(
+                BarPiece(
                     name="",
                     value=slope,
                     key=pointer(*steps, name),
@@ -208,7 +210,7 @@ def sensitivity(elasticity: dict[str, float], steps: tuple[Any, ...]) -> Chart |
         )
         for slope, name in rows
     ]
-    axis = Axis(
+    axis = PlotAxis(
         label="off the step time with 1 % more, percent",
         low=min(-rows[-1][0] * 1.1, 0.0),
         high=max(-rows[0][0], 0.01) * 1.12,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import op_rows
 from roofsim.report import words
-from roofsim.report.html.blocks import Chart, Key, pointer
-from roofsim.report.html.plane import Dot, Line, Plane, Rule, chart
-from roofsim.report.html.svg import Axis, rate_axis
+from roofsim.report.html.blocks import Chart, LegendKey, pointer
+from roofsim.report.html.plane import Dot, Stroke, Plane, Guide, chart
+from roofsim.report.html.svg import PlotAxis, rate_axis
 from roofsim.report.palette import cause
 from roofsim.units import humanize
 
@@ -61,18 +61,18 @@ def ends_of(cards: list[dict[str, Any]]) -> tuple[tuple[float, float], tuple[flo
 def roofline(data: dict[str, Any], steps: tuple[Any, ...], *, ends: Any = None, small: bool = False) -> Chart:
     """Return the roofline of one card; `steps` lead to its data on the page."""
     (left, right), (bottom, top) = ends or ends_of([data])
-    x = Axis(label=_INTENSITY, low=left, high=right, logarithmic=True, write=_plainly)
+    x = PlotAxis(label=_INTENSITY, low=left, high=right, logarithmic=True, write=_plainly)
     y = rate_axis("speed, FLOP/s", "FLOP/s", bottom, top)
     peak, bandwidth, ridge = data["peak"], data["bandwidth"], data["ridge"]
     start = ((max(bottom / bandwidth, left), max(bottom, left * bandwidth)), (ridge, peak), (right, peak))
-    roof = Line(points=start, colour="currentColor", width=2.2, clear=True)
-    lines, rules = [roof], [Rule(axis="x", at=ridge, label=f"ridge {_plainly(ridge)} FLOP/B")]
-    rules.append(Rule(axis="y", at=peak, label=f"{data['math']} peak {humanize(peak, 'FLOP/s', 3)}"))
+    roof = Stroke(points=start, colour="currentColor", width=2.2, clear=True)
+    lines, rules = [roof], [Guide(axis="x", at=ridge, label=f"ridge {_plainly(ridge)} FLOP/B")]
+    rules.append(Guide(axis="y", at=peak, label=f"{data['math']} peak {humanize(peak, 'FLOP/s', 3)}"))
     vector = data["vector_peak"]
     if vector is not None and vector > bottom:
         label = "" if small else f"vector units {humanize(vector, 'FLOP/s', 3)}"
         lines.append(
-            Line(
+            Stroke(
                 points=((vector / bandwidth, vector), (right, vector)),
                 colour="currentColor",
                 dash=(5.0, 4.0),
@@ -84,7 +84,9 @@ def roofline(data: dict[str, Any], steps: tuple[Any, ...], *, ends: Any = None, 
     dots.sort(key=lambda dot: -dot.radius)
     plane = Plane(x=x, y=y, lines=tuple(lines), rules=tuple(rules), dots=tuple(dots), tall=230.0 if small else 340.0)
     bounds = dict.fromkeys(point["bound"] for point in data["points"] if point["bound"])
-    legend = [Key(name=f"limited by {words.BOUND_WORDS[bound]}", colour=cause(bound), shape="dot") for bound in bounds]
+    legend = [
+        LegendKey(name=f"limited by {words.BOUND_WORDS[bound]}", colour=cause(bound), shape="dot") for bound in bounds
+    ]
     return chart(
         plane,
         name=data["label"] if small else f"Roofline of {data['label']}",

@@ -40,7 +40,7 @@ def shortened_to(text: str, width: float, size: float = SIZE) -> str:
     return text.rstrip() + "…" if text else ""
 
 
-class Drawing:
+class SvgDrawing:
     """An SVG picture under construction; its texts are escaped, whatever they are."""
 
     def __init__(self, width: float, height: float, about: str) -> None:
@@ -102,7 +102,7 @@ def number(value: Any) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class PlotAxis:
     """An axis: what it is called with its unit, its ends, and how its amounts are written.
 
     Attributes
@@ -172,9 +172,11 @@ def _decades(low: float, high: float, most: int) -> list[float]:
     return inside[::every]
 
 
-def rate_axis(label: str, unit: str, low: float, high: float) -> Axis:
+def rate_axis(label: str, unit: str, low: float, high: float) -> PlotAxis:
     """Return a logarithmic axis of a rate, written with prefixes: ``10 TFLOP/s``."""
-    return Axis(label=label, low=low, high=high, unit=unit, logarithmic=True, write=lambda value: rounded(value, unit))
+    return PlotAxis(
+        label=label, low=low, high=high, unit=unit, logarithmic=True, write=lambda value: rounded(value, unit)
+    )
 
 
 def rounded(value: float, unit: str) -> str:
