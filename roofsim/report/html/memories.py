@@ -8,7 +8,7 @@ from roofsim.analyze.alive import curve_rows, fullest_stage
 from roofsim.memory.profile import CATEGORIES
 from roofsim.report import words
 from roofsim.report.html.blocks import Chart, LegendKey, pointer
-from roofsim.report.html.plane import Dot, Stroke, Plane, Guide, chart
+from roofsim.report.html.plane import Dot, Guide, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import MEMORY
 
@@ -26,10 +26,12 @@ def memory_data(evaluation: Evaluation) -> dict[str, Any] | None:
     if not evaluation.profiles or not evaluation.profiles[0].curve:
         return None
     rows = curve_rows(evaluation)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["stage"], []).append(row)
     stage = None
     if evaluation.program.pipelined:
-        stage = evaluation.program.stages[fullest_stage(evaluation)].name
-        rows = [row for row in rows if row["stage"] in {stage}]
+        stage, rows = list(groups.items())[fullest_stage(evaluation)]
     kept = _thinned([row["allocated"] for row in rows])
     shown = [name for name in CATEGORIES if any(rows[place][name] for place in kept)]
     return {

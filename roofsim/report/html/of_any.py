@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.result import plain
-from roofsim.report.html.blocks import Code, Data, ReportPage, Section, CellTable, filled, pointer
+from roofsim.report.html.blocks import CellTable, Code, Data, ReportPage, Section, filled, pointer
 from roofsim.report.printed import line_of, text_of
 
 if TYPE_CHECKING:

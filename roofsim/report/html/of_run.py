@@ -9,14 +9,14 @@ from roofsim.report import text, words
 from roofsim.report.html import lanes, memories, resources, rooflines
 from roofsim.report.html.bars import Bar, BarPiece, stacked
 from roofsim.report.html.blocks import (
+    CellTable,
     Chart,
     Data,
     FactList,
     LegendKey,
-    ReportPage,
     Prose,
+    ReportPage,
     Section,
-    CellTable,
     Tiles,
     filled,
     pointer,

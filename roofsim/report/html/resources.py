@@ -12,7 +12,7 @@ from roofsim.analyze.sensitivity import RATES, priced_at
 from roofsim.report import words
 from roofsim.report.html.bars import Bar, BarPiece, diverging
 from roofsim.report.html.blocks import Chart, LegendKey, pointer
-from roofsim.report.html.plane import Dot, Stroke, Plane, chart
+from roofsim.report.html.plane import Dot, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis, rate_axis
 from roofsim.report.palette import card, cause
 from roofsim.units import humanize

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.ops import op_rows
 from roofsim.report import words
 from roofsim.report.html.blocks import Chart, LegendKey, pointer
-from roofsim.report.html.plane import Dot, Stroke, Plane, Guide, chart
+from roofsim.report.html.plane import Dot, Guide, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis, rate_axis
 from roofsim.report.palette import cause
 from roofsim.units import humanize
