@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from roofsim.cli import complete
 from roofsim.cli.words import Declared, Option, VerbParameter
-from roofsim.schema.choices import alternatives, choices_of
+from roofsim.schema.fields import alternatives, choices_of
 from roofsim.spec.reading.quantity import Duration
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.scenario.document import SECTIONS

@@ -112,7 +112,7 @@ def advise(
     Returns
     -------
     Advised
-        Gains as shares of more speed (0.34: 34 % faster) with 80 % intervals, dollars per hour, and the command that shows each.
+        Each gain is a share of speed (0.34: 34 % faster) with its 80 % interval; costs are dollars per hour.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roofsim.records import dataclass
 from roofsim.schema.base import BaseModel
-from roofsim.schema.choices import alternatives, choices_of
+from roofsim.schema.fields import alternatives, choices_of
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import read_choice
 from roofsim.spec.engine.facts import BY_CARD, groups, paths

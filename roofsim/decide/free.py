@@ -49,9 +49,9 @@ def free_changes(
             if candidate.exact or candidate.group in ("precision", "batch"):
                 every.setdefault(candidate.text, candidate)
     screened = [(ratio, one) for one in progress(list(every.values())) if (ratio := _screened(jobs, one)) is not None]
-    found = [(_bucket(one), advice) for one in _picked(screened) if (advice := _worked_out(jobs, one)) is not None]
-    found += [("layout", advice) for advice in _layouts(jobs)]
-    return sorted(_few(found), key=lambda one: -one.gain), len(every)
+    gaining = [(_bucket(one), advice) for one in _picked(screened) if (advice := _worked_out(jobs, one)) is not None]
+    gaining += [("layout", advice) for advice in _layouts(jobs)]
+    return sorted(_few(gaining), key=lambda one: -one.gain), len(every)
 
 
 def _screened(jobs: Sequence[Job], candidate: Candidate) -> float | None:
@@ -102,9 +102,7 @@ def _worked_out(jobs: Sequence[Job], candidate: Candidate) -> Advice | None:
     gain = gain_of(jobs, read_changes(candidate.changes), everywhere=False)
     if gain is None or gain.ratio < 1.0 + LEAST or not gain.fits:
         return None
-    return advice_of(
-        jobs, gain, kind=candidate.group, change=candidate.text, why=_why(candidate, jobs, gain), usd=0.0
-    )  # fmt: skip
+    return advice_of(jobs, gain, kind=candidate.group, change=candidate.text, why=_why(candidate, jobs, gain), usd=0.0)
 
 
 def _why(candidate: Candidate, jobs: Sequence[Job], gain: Gain) -> str:
@@ -173,10 +171,10 @@ def _differing(job: Job, changes: Any) -> dict[str, Any]:
     }
 
 
-def _few(found: Sequence[tuple[str, Advice]]) -> list[Advice]:
+def _few(gaining: Sequence[tuple[str, Advice]]) -> list[Advice]:
     """Return the best of each group that candidates compete in, those that are sure first: so many of each."""
     kept: list[tuple[str, Advice]] = []
-    for group, one in sorted(found, key=lambda pair: (not pair[1].decided, -pair[1].gain)):
+    for group, one in sorted(gaining, key=lambda pair: (not pair[1].decided, -pair[1].gain)):
         most = _RETURNED if group in _SEVERAL else 1
         if sum(other == group for other, _ in kept) < most:
             kept.append((group, one))

@@ -82,9 +82,8 @@ def gain_of(jobs: Sequence[Job], made: tuple[KeyChange, ...], *, everywhere: boo
     The time of the machine for the same work is the mean of the jobs' times for a unit of it, by their shares of the time today.
     Errors of the jobs are taken to go together.
     """
-    outcomes = [outcome if outcome.result is not None and outcome.ratio else None for outcome in (
-        job.asking.outcome(made) for job in jobs
-    )]  # fmt: skip
+    every = [job.asking.outcome(made) for job in jobs]
+    outcomes = [outcome if outcome.result is not None and outcome.ratio else None for outcome in every]
     if all(outcome is None for outcome in outcomes) or (everywhere and None in outcomes):
         return None
     ratios = [1.0 if outcome is None else float(outcome.ratio or 1.0) for outcome in outcomes]

@@ -54,7 +54,7 @@ class Marginal:
 def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market | None) -> tuple[Marginal, ...]:
     """Return the price of one percent more speed through memory bandwidth and through tensor FLOP/s, the cheaper first."""
     hourly = jobs[0].asking.before.cost["usd_per_hour"]
-    found = []
+    costs = []
     for resource in ("memory_bandwidth", "tensor_flops"):
         speed = -elasticity.get(resource, 0.0)
         percent = low = high = None
@@ -63,7 +63,7 @@ def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market 
             percent, low, high = (
                 max(one, 0.0) / speed for one in (exponent, exponent - _END * error, exponent + _END * error)
             )
-        found.append(
+        costs.append(
             Marginal(
                 resource=resource,
                 elasticity=speed,
@@ -74,7 +74,7 @@ def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market 
                 doubled=doubled(jobs, resource),
             )
         )
-    return tuple(sorted(found, key=lambda one: math.inf if one.percent is None else one.percent))
+    return tuple(sorted(costs, key=lambda one: math.inf if one.percent is None else one.percent))
 
 
 def doubled(jobs: Sequence[Job], rate: str) -> float:

@@ -179,14 +179,14 @@ def _card(jobs: Sequence[Job], cards: _Cards, name: str, why: str) -> Advice | N
 def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[Advice]:
     """Return the resources of which twice as much buys next to nothing."""
     resolved = jobs[0].asking.evaluation.resolved
-    found = []
+    idle = []
     for rate, key in _RATES.items():
         if rate in ("intra_node_link", "inter_node_link") and resolved.gpus == 1:
             continue
         gain = doubled(jobs, rate)
         if gain < _WORTH and (rate in ("memory_bandwidth", "tensor_flops", "power") or elasticity.get(rate, 0.0)):
             change = f"{key.format(math=resolved.precision.math)}=2x"
-            found.append(
+            idle.append(
                 Advice(
                     kind=rate,
                     change=change,
@@ -199,8 +199,8 @@ def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[A
     if bool(memory.fits) and float(memory.device_total) < float(memory.capacity) / 2.0:
         change = "memory.capacity=2x"
         why = "less than half of it is taken; it is worth something with a larger batch only"
-        found.append(Advice(kind="memory_capacity", change=change, command=command_of(jobs, change), gain=0.0, why=why))
-    return found
+        idle.append(Advice(kind="memory_capacity", change=change, command=command_of(jobs, change), gain=0.0, why=why))
+    return idle
 
 
 def _more_gpus(jobs: Sequence[Job]) -> Iterator[Advice]:
@@ -235,15 +235,15 @@ def _nodes(jobs: Sequence[Job]) -> Iterator[Advice]:
     resolved = jobs[0].asking.evaluation.resolved
     if resolved.gpus == 1:
         return
-    found: list[tuple[Gain, str]] = []
+    faster: list[tuple[Gain, str]] = []
     for name in catalog.names("system"):
         system = validate(System, catalog.load("system", name))
         if name != resolved.system.name and system.gpu in (None, resolved.gpu.name) and not system.stand_in:
             gain: Any = gain_of(jobs, read_changes({"hardware.system": name}), everywhere=True)
             if gain is not None and gain.ratio >= 1.0 + LEAST:
-                found.append((gain, name))
-    if found:
-        gain, name = max(found, key=lambda one: one[0].ratio)
+                faster.append((gain, name))
+    if faster:
+        gain, name = max(faster, key=lambda one: one[0].ratio)
         yield _with_price(
             jobs, gain, "links", f"hardware.system={name}", "the node with the fastest links for these cards"
         )

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 _LIMITS: Final = 4
 _LEAST: Final = 0.02
 _KINDS: Final = {
-    "memory_bandwidth": "bandwidth", "tensor_flops": "compute", "memory_capacity": "memory", "gpus": "more GPUs",
-    "memory_format": "memory format", "data_parallel": "data parallel", "intra_node_link": "node links",
-    "inter_node_link": "network", "host_link": "host link",
-}  # fmt: skip
+    "memory_bandwidth": "bandwidth",
+    "tensor_flops": "compute",
+    "memory_capacity": "memory",
+    "gpus": "more GPUs",
+    "intra_node_link": "node links",
+    "inter_node_link": "network",
+}
 
 
 def print_advice(console: Console, answer: Advised) -> None:
@@ -124,7 +127,7 @@ def _change(one: Advice) -> str:
 
 
 def _kind(one: Advice) -> str:
-    return _KINDS.get(one.kind, one.kind)
+    return _KINDS.get(one.kind, one.kind.replace("_", " "))
 
 
 def _more(gain: float) -> str:

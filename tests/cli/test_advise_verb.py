@@ -10,7 +10,6 @@ import shlex
 import pytest
 
 import roofsim
-from tests.surely import sure
 
 ASKED = ("advise", "gpt2-124m", "--gpu", "a100", "--micro-batch-size", "8", "--set", "dropout=0.0")
 

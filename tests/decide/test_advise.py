@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import roofsim
-from roofsim.decide.advise import Advised
 from roofsim.decide.candidates import candidates
 from roofsim.decide.market import RESOURCES, least_squares, market_of
 from roofsim.decide.whatif import Asking
@@ -17,6 +16,9 @@ from roofsim.errors import SpecError
 from roofsim.report.tabular import to_json
 from roofsim.spec.scenario.document import load_scenario
 from tests.surely import sure
+
+if TYPE_CHECKING:
+    from roofsim.decide.advise import Advised
 
 DECODE: dict[str, Any] = {
     "model": "llama3-8b",
