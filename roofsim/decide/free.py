@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.api import answer, import_model, resolve_document
 from roofsim.decide.advice import LEAST, Advice, advice_of
 from roofsim.decide.candidates import Candidate, candidates
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import Job, gain_of, mixed, pace_of
 from roofsim.errors import NoDataError, SpecError
+from roofsim.plans import planning_tools
 from roofsim.spec.precision.encodings import LINEAR, WeightPosition
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.scenario.document import with_override
@@ -131,12 +131,11 @@ def _layouts(jobs: Sequence[Job]) -> list[Advice]:
     if others or job.asking.evaluation.resolved.gpus == 1:
         return []
     from roofsim.search.planning.asked import PlanRequest
-    from roofsim.search.planning.plan import Tools, plan_asked
+    from roofsim.search.planning.plan import plan_asked
 
     asked = PlanRequest.of(None, None, "step_time", (), None, _FIXED)
-    tools = Tools(resolve=resolve_document, answer=answer, importer=import_model)
     try:
-        best = plan_asked(_same_step(job), asked, tools, k=1, cuts=True).best
+        best = plan_asked(_same_step(job), asked, planning_tools(), k=1).best
     except (SpecError, NoDataError):
         return []
     changes = {} if best is None else _differing(job, best.changes)
