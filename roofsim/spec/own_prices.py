@@ -126,5 +126,6 @@ def _own(price: Price, hourly: float) -> Price:
         "hourly_date": None,
         "hourly_seller": None,
         "hourly_region": None,
+        "hourly_old": False,
     }
     return price.model_copy(update=changes)
