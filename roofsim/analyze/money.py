@@ -30,9 +30,8 @@ def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: 
     dollars = None if quote is None else quote.per_gpu * gpus
     return {
         "usd_per_hour": dollars,
-        "usd_per_hour_range": None
-        if quote is None or quote.low is None or quote.high is None
-        else [quote.low * gpus, quote.high * gpus],
+        "usd_per_hour_low": None if quote is None or quote.low is None else quote.low * gpus,
+        "usd_per_hour_high": None if quote is None or quote.high is None else quote.high * gpus,
         "prices_known": 0 if quote is None else quote.known,
         f"usd_per_million_{unit}": None
         if dollars is None or per_million is None

@@ -27,6 +27,7 @@ PANELS: Final = (
     "Precision",
     "Parallelism",
     "Hardware",
+    "Money",
     "Reliability",
     "Output",
     "Other",

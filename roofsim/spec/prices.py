@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.spec.hardware.price import OLD_AFTER
 from roofsim.spec.reading.source import Document, read_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     Offers = tuple[dict[str, Any], ...]
 
+#: Months after which a price is old.
+OLD_AFTER: Final = 18
 #: Name -> prices that go before the published ones: the user's.
 _OWN: Final[ContextVar[tuple[tuple[str, Offers], ...]]] = ContextVar("own prices", default=())
+#: Names whose own prices somebody asked for.
+_ASKED: Final[ContextVar[set[str] | None]] = ContextVar("asked", default=None)
 #: Keys of a page that each of its prices has.
 _SHARED: Final = ("per", "kind", "seller", "region", "date", "old", "source")
 
@@ -25,6 +29,9 @@ _SHARED: Final = ("per", "kind", "seller", "region", "date", "old", "source")
 def with_prices(document: Document, name: str, table: Path) -> Document:
     """Return a card or node with the prices that are known of it; as it is where it states prices itself, or none is known."""
     own = dict(_OWN.get()).get(name, ())
+    asked = _ASKED.get()
+    if own and asked is not None:
+        asked.add(name)
     offers = (*own, *_published(table).get(name, ()))
     if not offers or ("price" in document.data and not own):
         return document
@@ -80,9 +87,19 @@ def by_name(pages: list[Any]) -> dict[str, Offers]:
     return {name: tuple(known) for name, known in offers.items()}
 
 
-def put_first(own: Mapping[str, Offers]) -> None:
-    """Put prices before the published ones, in this context: those of ``--price`` and ``--price-file``."""
-    _OWN.set(tuple(own.items()))
+@contextmanager
+def put_first(own: Mapping[str, Offers]) -> Iterator[set[str]]:
+    """Put prices before the published ones while this lasts: those of ``--price`` and ``--price-file``.
+
+    Yields the names whose prices were asked for, as they are.
+    """
+    asked: set[str] = set()
+    tokens = _OWN.set(tuple(own.items())), _ASKED.set(asked)
+    try:
+        yield asked
+    finally:
+        _OWN.reset(tokens[0])
+        _ASKED.reset(tokens[1])
 
 
 def is_old(stated: str, today: date) -> bool:

@@ -32,7 +32,7 @@ COMMANDS = {
     "--version": (10, {"numpy", "rich", "yaml", "inspect"}),
     "run --help": (75, {"rich"}),
     "list --help": (16, {"numpy", "rich", "yaml"}),
-    "list gpus": (40, {"numpy"}),
+    "list gpus": (41, {"numpy"}),
     "list models --json": (40, {"numpy", "rich"}),
     "run gpt.yaml --gpu a100 --json": (285, {"rich"}),
     "run gpt.yaml --gpu a100": (291, set()),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, model_validator
+from roofsim.spec.prices import OLD_AFTER
 from roofsim.spec.reading.quantity import Dollars, DollarsPerHour
 from roofsim.spec.strict import Strict
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 #: What prices of an hour are called in sentences.
 _KINDS: Final = {"list": "list price of {}", "offer": "offer of {}", "own": "your own price", None: "price of {}"}
 UNKNOWN_SELLER: Final = "a seller that is not stated"
-#: Months after which a price is old.
-OLD_AFTER: Final = 18
 OLD: Final = f"more than {OLD_AFTER} months old"
 
 Kind = Literal["list", "offer", "launch", "retail", "refurbished", "own"]
