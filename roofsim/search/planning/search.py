@@ -11,7 +11,7 @@ from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.bounds import Bounds
 from roofsim.search.planning.priced import Pricer, part_of
-from roofsim.search.stacking import structures_of
+from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
@@ -141,14 +141,13 @@ class Searcher:
         self, pieces: Iterator[PointBatch], words: Hashable
     ) -> Iterator[tuple[NDArray[np.float64], PointBatch]]:
         """Yield the layouts of each structure, with what their objective is at least."""
-        forms: dict[int, Any] = {}
         bounds = Bounds(self.goal, self.layers)
         for piece in pieces:
             if piece.resolved is None:
                 yield np.zeros(len(piece)), piece
                 continue
             least = bounds.of(piece.resolved, words) if self.cuts else np.zeros(len(piece))
-            for _, chosen in structures_of(piece.resolved, forms):
+            for chosen in by_structure(piece.resolved):
                 order = chosen[np.argsort(least[chosen], kind="stable")]
                 for begin in range(0, len(order), MOST_TOGETHER):
                     some = np.sort(order[begin : begin + MOST_TOGETHER])
