@@ -22,6 +22,7 @@ PANELS: Final = (
     "Target",
     "Changes",
     "Axes",
+    "Work",
     "Model",
     "Workload",
     "Precision",
