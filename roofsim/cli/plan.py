@@ -204,7 +204,7 @@ def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> 
     """Return the winner as a launch command of a program."""
     from roofsim.api import resolve_document, scenario_of
     from roofsim.importers.launch.write import launch_command
-    from roofsim.search.planning.plan import with_changes
+    from roofsim.search.planning.winners import with_changes
 
     assert plan.best is not None
     resolved = resolve_document(with_changes(document_of(scenario, overrides), plan.best.changes))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from roofsim.analyze.ratio import speedup_interval
+from tests.surely import sure
 
 
 def run(time, **terms):
@@ -18,15 +19,15 @@ def test_what_only_one_run_has_errs_on_its_side():
     """A run that may be slower than predicted makes others look less ahead of it, and not more."""
     time = {"compute": 1.0, "bubble": 0.1}
     full, free = run(time, crowded=(0.0, 0.2)), run(time)
-    low, high = speedup_interval(free, full, 1.05)  # the second may be slower
+    low, high = sure(speedup_interval(free, full, 1.05))  # the second may be slower
     assert (low, high) == pytest.approx((1.05 * math.exp(-0.2), 1.05))
-    low, high = speedup_interval(full, free, 1.05)  # the first may be slower: the speed-up larger
+    low, high = sure(speedup_interval(full, free, 1.05))  # the first may be slower: the speed-up larger
     assert (low, high) == pytest.approx((1.05, 1.05 * math.exp(0.2)))
 
 
 def test_swapping_two_runs_inverts_the_interval():
     one = run({"compute": 1.0, "bubble": 0.3}, communication=(0.02, 0.05), crowded=(0.0, 0.2))
     two = run({"compute": 1.0, "bubble": 0.3}, communication=(0.03, 0.01))
-    low, high = speedup_interval(one, two, 1.3)
+    low, high = sure(speedup_interval(one, two, 1.3))
     back = speedup_interval(two, one, 1 / 1.3)
     assert back == pytest.approx((1 / high, 1 / low))
