@@ -39,7 +39,7 @@ def test_what_is_gathered_travels_in_a_byte():
 
 @pytest.mark.parametrize(("precision", "share"), [("fp8", 1.0), ("mxfp8", 33 / 64), ("nvfp4", 9 / 32)])
 def test_what_is_scaled_by_block_is_quantised_before_it_is_gathered(precision, share):
-    """Data and scales of 32 or 16 elements; Megatron-Core asks for no more than the precision. Fp8 is transposed on Hopper: apart."""
+    """Data and scales of 32 or 16 elements; Megatron-Core needs to be asked for fp8 alone, which Hopper transposes."""
     evaluation = spread(
         TINY_LLAMA, {"tensor": RANKS, "sequence": True}, gpu="b200", engine="megatron-core", precision=precision,
         sequence_length=TOKENS,

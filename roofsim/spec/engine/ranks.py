@@ -86,8 +86,8 @@ class CommunicationFacts(Facts):
     )
     block_gathers: tuple[str, ...] = Field(
         default=(),
-        description="Types of operands in which tensor ranks gather whatever gather_type says: scaled by block, both layouts of such "
-        "a sequence are made before it is gathered, and nothing is transposed behind.",
+        description="Types of operands in which tensor ranks gather whatever gather_type says: scaled by block, both layouts of "
+        "such a sequence are made before it is gathered, and nothing is transposed behind.",
     )
     parallel_blocks: Literal["one_sum", "two_sums"] = Field(
         default="one_sum",
