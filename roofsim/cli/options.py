@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import types
 import typing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from roofsim.cli import complete
 from roofsim.cli.words import Declared, Option, VerbParameter
+from roofsim.schema.fields import alternatives, choices_of
 from roofsim.spec.reading.quantity import Duration
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.scenario.document import SECTIONS
@@ -68,26 +68,6 @@ def flags_of(key: str) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in names]
 
 
-def choices_of(field: FieldInfo) -> list[str]:
-    """Return the words that a field takes: those of its type, or the examples where its type is wider."""
-    words = [
-        word
-        for part in _alternatives(field.annotation)
-        if typing.get_origin(part) is Literal
-        for word in typing.get_args(part)
-    ]
-    return [str(word) for word in words or field.examples or ()]
-
-
-def _alternatives(annotation: Any) -> list[Any]:
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return _alternatives(typing.get_args(annotation)[0])
-    if origin in (typing.Union, types.UnionType):
-        return [part for each in typing.get_args(annotation) for part in _alternatives(each)]
-    return [annotation]
-
-
 def help_of(field: FieldInfo, default: str | None = None) -> str:
     """Return the help of a field: its description, its choices, its default (or that of a verb)."""
     described, _, own = (field.description or "").partition("Default:")
@@ -104,7 +84,7 @@ def help_of(field: FieldInfo, default: str | None = None) -> str:
 def _metavar(field: FieldInfo) -> str:
     if choices_of(field):
         return "NAME"
-    kinds = _alternatives(field.annotation)
+    kinds = alternatives(field.annotation)
     if Duration in typing.get_args(field.annotation):
         return "TIME"
     return next((shown for kind, shown in _METAVARS if kind in kinds), "{...}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.limit_words import BOUND_WORDS
 from roofsim.units import binary_bytes as gibibytes
 from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
@@ -46,25 +47,6 @@ __all__ = [
 
 #: Verdict on memory -> the words of a column named "fits".
 _ROOM: Final = {"fits": "yes", "tight": "tight", "does_not_fit": "no"}
-#: How results are called in sentences.
-BOUND_WORDS: Final = {
-    "compute": "compute",
-    "memory_bandwidth": "memory bandwidth",
-    "launch": "kernel launches",
-    "power": "power",
-    "intra_node_link": "links inside the node",
-    "inter_node_link": "network between nodes",
-    "exposed_communication": "exposed communication",
-    "bubble": "pipeline bubble",
-    "optimizer": "optimizer",
-    "host_transfer": "host transfers",
-    "input": "input pipeline",
-    "host_link": "link to the host",
-    "host_memory": "host memory",
-    "host_compute": "CPU of the host",
-    "storage": "storage",
-}
-
 #: The same in narrow columns, where shorter.
 _SHORT: Final = {
     "memory_bandwidth": "bandwidth",
