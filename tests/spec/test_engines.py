@@ -79,6 +79,8 @@ OTHER = {
     "loss_metrics": 1,
     "activation_input_type": "fp8",
     "gather_type": "operands",
+    "narrow_weights_cast": "step",
+    "block_gathers": ["nvfp4"],
     "parallel_blocks": "two_sums",
     "adapter_type": "fp32",
     "frozen_formats": ["int4"],
