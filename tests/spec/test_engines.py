@@ -32,6 +32,7 @@ TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
 NO_FACTS = {
     "schema",
+    "families",
     "name",
     "description",
     "aliases",
