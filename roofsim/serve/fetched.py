@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from roofsim.records import replace
 from roofsim.serve import closed_loop, open_loop
 from roofsim.serve.host_cache import NEARLY
+from roofsim.serve.latencies import latencies_of
 
 if TYPE_CHECKING:
     from roofsim.serve.host_cache import Hits
+    from roofsim.serve.latencies import Latencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.timing import Timing
 
@@ -62,6 +64,15 @@ def open_loop_state(timing: Timing, load: Load, hits: Hits, rate: float, *, pois
         return None
     wait = hits.wait(rate * load.batches, poisson=poisson)
     return open_loop.steady_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+
+
+def latencies(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Latencies | None:
+    """Return the spreads of the latencies at `rate` requests per second; None where the GPU or the link cannot keep up."""
+    if rate * load.batches >= hits.most:
+        return None
+    wait = hits.wait(rate * load.batches, poisson=poisson)
+    behind = open_loop.behind_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+    return None if behind is None else latencies_of(behind)
 
 
 def highest_rate(timing: Timing, load: Load, hits: Hits, *, closes: bool) -> float:

@@ -233,7 +233,7 @@ def _each(behind: Behind) -> Spread | None:
     values, weights = [], []
     for length in _lengths(load.variation):
         for life in lives:
-            scatter = _kept_of_scatter(max(1.0 - life.slope, 0.0) * length)
+            scatter = kept_of_scatter(max(1.0 - life.slope, 0.0) * length)
             each = (middle + scatter * (life.each - middle)) * mean / middle
             values.append(each * (1.0 - life.prompts) + _prompts_met(life, each, company.rate, load.outputs * length))
             weights.append(chances * life.share)
@@ -296,10 +296,10 @@ def _gamma(mean: float, variance: float, points: Array) -> Array:
     return mean * np.maximum(1.0 - ninth + points * np.sqrt(ninth), 0.0) ** 3
 
 
-def _kept_of_scatter(lives: float) -> float:
+def kept_of_scatter(lives: float) -> float:
     """Return the deviation of a mean over so many times that a scatter lasts, against that of the scatter at one time.
 
-    >>> round(_kept_of_scatter(1.0), 3), _kept_of_scatter(0.0)
+    >>> round(kept_of_scatter(1.0), 3), kept_of_scatter(0.0)
     (0.858, 1.0)
     """
     if lives < 1e-3:

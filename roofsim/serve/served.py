@@ -13,6 +13,7 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from roofsim.serve.conditioning import Conditioning
     from roofsim.serve.disaggregated import Workers
+    from roofsim.serve.latencies import Latencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.plan import ServerPlan
     from roofsim.serve.room import Room
@@ -40,6 +41,8 @@ class Served(Printed):
         Steady states with more and more requests under way; none where not one request fits.
     conditioning
         What less capacity would make of the latencies of requests that come at a rate; None for other loads.
+    latencies
+        How far apart latencies of requests lie that come at a rate; None for other loads.
     """
 
     plan: ServerPlan
@@ -55,6 +58,7 @@ class Served(Printed):
     curve: tuple[tuple[float, Steady], ...]
     notes: tuple[str, ...]
     conditioning: Conditioning | None = None
+    latencies: Latencies | None = None
     simulated: Simulated | None = None
 
     @property
