@@ -30,7 +30,7 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     """Answer a request; see `roofsim.serve`."""
     server = server_of(document, resolve)
     if not server.room.fits:
-        return _without_room(server)
+        return without_room(server)
     return answer_of(server, simulated=simulated)
 
 
@@ -66,7 +66,7 @@ def answer_of(server: Server, *, simulated: bool = False) -> Served:
     return replace(served, simulated=_simulated(served)) if simulated else served
 
 
-def _without_room(server: Server) -> Served:
+def without_room(server: Server) -> Served:
     """Return the answer where not one request fits: what is missing, and no rate of what cannot run."""
     return Served(
         plan=server.plan,

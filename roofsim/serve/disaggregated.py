@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.numeric import real
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
-from roofsim.serve.latencies import Latencies, kept_of_scatter
+from roofsim.serve.latencies import TokenLatencies, alone_on, kept_of_scatter
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.spread import Spread
 from roofsim.serve.surface import Passes
@@ -96,7 +96,7 @@ def open_loop_state(timing: Timing, load: Load, workers: Workers, rate: float) -
     return _steady(load, workers, first, step * load.checks, rate, (low, first + 2.0 * (beyond + wait)), lone)
 
 
-def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> Latencies | None:
+def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> TokenLatencies | None:
     """Return the spreads of the latencies at `rate` requests per second; None where there is no steady state.
 
     A prompt waits where all workers for prompts are taken, for an exponential time; then for the next decode step.
@@ -119,7 +119,8 @@ def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> Late
         waiting=waits,
         wait=0.0 if waits <= 0.0 else beyond / waits,
     )
-    return Latencies(first=first, each=_each(timing, load, rate / workers.decode, steady))
+    each = _each(timing, load, rate / workers.decode, steady)
+    return TokenLatencies(first=first, each=each, alone=alone_on(timing, load, least))
 
 
 def _each(timing: Timing, load: Load, rate: float, steady: Steady) -> Spread | None:

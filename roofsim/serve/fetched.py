@@ -11,7 +11,7 @@ from roofsim.serve.latencies import latencies_of
 
 if TYPE_CHECKING:
     from roofsim.serve.host_cache import Hits
-    from roofsim.serve.latencies import Latencies
+    from roofsim.serve.latencies import TokenLatencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.timing import Timing
 
@@ -66,12 +66,18 @@ def open_loop_state(timing: Timing, load: Load, hits: Hits, rate: float, *, pois
     return open_loop.steady_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
 
 
-def latencies(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Latencies | None:
-    """Return the spreads of the latencies at `rate` requests per second; None where the GPU or the link cannot keep up."""
+def latencies(
+    timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool, highest: float | None = None
+) -> TokenLatencies | None:
+    """Return the spreads of the latencies at `rate` requests per second; None where the GPU or the link cannot keep up.
+
+    `highest` is the highest rate of the GPU, where it is known.
+    """
     if rate * load.batches >= hits.most:
         return None
     wait = hits.wait(rate * load.batches, poisson=poisson)
-    behind = open_loop.behind_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+    load = replace(load, request_time=load.request_time + wait)
+    behind = open_loop.behind_state(timing, load, rate, poisson=poisson, highest=highest)
     return None if behind is None else latencies_of(behind)
 
 

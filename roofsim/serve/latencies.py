@@ -14,12 +14,13 @@ import numpy as np
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import alone
 from roofsim.serve.spread import Spread
-from roofsim.serve.waiting_prompts import log_factorials, most_in_pass
+from roofsim.serve.waiting_prompts import arriving, arriving_at, most_in_pass
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.open_loop import ArrivingPrompts, Behind
+    from roofsim.serve.timing import Timing
 
 #: Share of the time of a number of requests under way that is not worth while, and the fewest of them.
 _RARE: Final = 2e-3
@@ -37,15 +38,39 @@ _ALMOST: Final = 0.98
 #: Points that stand for a normal distribution, and lengths that stand for a gamma distribution.
 _POINTS: Final = np.linspace(-4.0, 4.0, 25)
 _LENGTHS: Final = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)  # the middles of fifths of a standard normal distribution
+#: The shortest of these, as a share of the mean.
+_SHORTEST: Final = 0.05
+#: Times that a scatter lasts, below which a mean over them is one of them.
+_BRIEF: Final = 1e-3
 _ROUNDING: Final = 2.0**-24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latencies:
-    """Spreads of the times of requests under a load: to the first token, and per token behind it (None: there is none)."""
+class Alone:
+    """What a request takes that is alone: to the first token, and seconds per token behind it (None: there is none)."""
+
+    first: Spread
+    each: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLatencies:
+    """Spreads of the times of requests under a load: to the first token, and per token behind it (None: there is none).
+
+    What is beyond `alone` comes of other requests: it is queueing.
+    """
 
     first: Spread
     each: Spread | None
+    alone: Alone
+
+
+def alone_on(timing: Timing, load: Load, prompt: float) -> Alone:
+    """Return what a request takes whose prompt runs alone in so many seconds."""
+    first = Spread(seconds=np.array([prompt]), weights=np.ones(1), travel=load.request_time)
+    if load.outputs <= 0.0:
+        return Alone(first=first, each=None)
+    return Alone(first=first, each=timing.decode_step(1.0, load.context) * load.checks / load.outputs)
 
 
 @dataclass(frozen=True)
@@ -56,7 +81,7 @@ class _Node:
     decoding: float
 
 
-def latencies_of(behind: Behind) -> Latencies:
+def latencies_of(behind: Behind) -> TokenLatencies:
     """Return the spreads of the latencies of a steady state."""
     company, taken, steady, load = behind.company, behind.taken, behind.steady, behind.company.load
     wait = taken.queued / company.rate
@@ -66,14 +91,15 @@ def latencies_of(behind: Behind) -> Latencies:
     first = replace(first, travel=load.request_time)
     if taken.crowded > 0.0 and wait > 0.0:
         first = replace(first, waiting=taken.crowded, wait=wait / taken.crowded)
-    return Latencies(first=first, each=_each(behind))
+    lone = alone(company.timing, load, 0.0, load.budget)
+    return TokenLatencies(first=first, each=_each(behind), alone=alone_on(company.timing, load, lone))
 
 
 def _alike(steady: Steady, load: Load, mean: float, wait: float) -> Spread:
     """Return a spread between the short and the long case of a steady state, evenly around the mean."""
     low = steady.first_token_low - load.request_time
     high = max(steady.first_token_high - load.request_time - 2.0 * wait, mean)
-    shares = (np.arange(_MOMENTS * 4) + 0.5) / (_MOMENTS * 4)
+    shares = (np.arange(_BEFORE) + 0.5) / _BEFORE
     # Of an exponential distribution above the least, cut where the long case has it.
     far = np.minimum(low - (mean - low) * np.log1p(-shares), max(high, mean) * 2.0)
     return Spread(seconds=far, weights=np.full(len(far), 1.0 / len(far))).around(low, mean)
@@ -87,13 +113,10 @@ def _nodes(behind: Behind) -> list[_Node]:
         return [_Node(1.0, max(behind.taken.decoding, _LEAST))]
     above = np.clip(np.searchsorted(priced, places.decoding, side="right"), 1, len(priced) - 1)
     part = np.clip((places.decoding - priced[above - 1]) / (priced[above] - priced[above - 1]), 0.0, 1.0)
-    nodes = []
-    for number, decoding in enumerate(priced.tolist()):
-        here = shares * (np.where(above == number, part, 0.0) + np.where(above - 1 == number, 1.0 - part, 0.0))
-        share = float(here.sum())
-        if share > _RARE * total:
-            nodes.append(_Node(share / total, decoding))
-    return nodes
+    count = len(priced)
+    each = np.bincount(above, shares * part, count) + np.bincount(above - 1, shares * (1.0 - part), count)
+    often = np.flatnonzero(each > _RARE * total)
+    return [_Node(float(each[at]) / total, float(priced[at])) for at in often]
 
 
 # -- the first token ---------------------------------------------------------------------------------------------------
@@ -161,7 +184,7 @@ def _states_apart(company: ArrivingPrompts, decoding: float) -> _States:
     assert passes is not None
     count, most = len(passes.seconds), most_in_pass(company.load)
     numbers: Array = np.arange(count * 1.0)
-    begins = _poisson(np.array([company.rate * plain]), count)[0]
+    begins = arriving(company.rate * plain, count)
     begins[0] = 0.0
     visits = np.maximum(np.linalg.solve((np.eye(count) - passes.moves).T, begins), 0.0)
     shares = visits * passes.seconds
@@ -190,7 +213,7 @@ def _met(states: _States, rate: float) -> tuple[Array, Array]:
         one.ravel() for one in np.broadcast_arrays(states.seconds[:, np.newaxis], moments[np.newaxis, :])
     )
     left, shares = np.repeat(states.left, _MOMENTS), np.repeat(states.shares / _MOMENTS, _MOMENTS)
-    chances = _poisson(rate * passed * seconds, _BEFORE)
+    chances = arriving_at(rate * passed * seconds, _BEFORE)
     before = np.arange(_BEFORE * 1.0) * states.pieces
     ahead = left[:, np.newaxis] + before[np.newaxis, :]
     behind = (rate * (1.0 - passed) * seconds * states.pieces)[:, np.newaxis]
@@ -200,15 +223,6 @@ def _met(states: _States, rate: float) -> tuple[Array, Array]:
     last = np.interp(np.minimum(present, states.most), states.numbers, states.steps)
     whole = ((1.0 - passed) * seconds)[:, np.newaxis] + (steps - 1.0) * full + last
     return whole.ravel(), (shares[:, np.newaxis] * chances).ravel()
-
-
-def _poisson(means: Array, count: int) -> Array:
-    """Return the chances of 0, 1, ... arrivals below `count`, a row for each mean; they sum to 1."""
-    numbers: Array = np.arange(count * 1.0)
-    logs = np.log(np.maximum(means, 2.0**-500))[:, np.newaxis] * numbers - log_factorials(count - 1)
-    chances: Array = np.exp(logs - means[:, np.newaxis])
-    chances[:, -1] += np.maximum(1.0 - chances.sum(axis=1), 0.0)
-    return chances
 
 
 # -- tokens behind it --------------------------------------------------------------------------------------------------
@@ -293,7 +307,8 @@ def _prompts_met(life: _Life, each: float, rate: float, outputs: float) -> Array
 def _gamma(mean: float, variance: float, points: Array) -> Array:
     """Return values of a gamma distribution where a standard normal one has `points` (Wilson and Hilferty, 1931)."""
     ninth = variance / (9.0 * mean * mean)
-    return mean * np.maximum(1.0 - ninth + points * np.sqrt(ninth), 0.0) ** 3
+    values: Array = mean * np.maximum(1.0 - ninth + points * np.sqrt(ninth), 0.0) ** 3
+    return values
 
 
 def kept_of_scatter(lives: float) -> float:
@@ -302,7 +317,7 @@ def kept_of_scatter(lives: float) -> float:
     >>> round(kept_of_scatter(1.0), 3), kept_of_scatter(0.0)
     (0.858, 1.0)
     """
-    if lives < 1e-3:
+    if lives < _BRIEF:
         return 1.0
     return float(np.sqrt(2.0 * (lives + np.expm1(-lives)))) / lives
 
@@ -311,5 +326,5 @@ def _lengths(variation: float) -> list[float]:
     """Return output lengths, as shares of their mean, that stand for all."""
     if variation <= 0.0:
         return [1.0]
-    lengths = np.maximum(_gamma(1.0, variation**2, np.array(_LENGTHS)), 0.05)
+    lengths = np.maximum(_gamma(1.0, variation**2, np.array(_LENGTHS)), _SHORTEST)
     return [float(length) for length in lengths]

@@ -50,9 +50,14 @@ class Behind:
     taken: Taken
 
 
-def behind_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Behind | None:
-    """Return the steady state at `rate` requests per second of one replica, and what is behind it; None where there is none."""
-    highest = highest_rate(timing, load)
+def behind_state(
+    timing: Timing, load: Load, rate: float, *, poisson: bool, highest: float | None = None
+) -> Behind | None:
+    """Return the steady state at `rate` requests per second of one replica, and what is behind it; None where there is none.
+
+    `highest` is the `highest_rate`, where it is known.
+    """
+    highest = highest_rate(timing, load) if highest is None else highest
     if rate >= highest:
         return None
     company = ArrivingPrompts(timing, load, rate, scattered=poisson)

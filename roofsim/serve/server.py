@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import dataclass, replace
-from roofsim.serve import disaggregated, fetched, whole_run
+from roofsim.serve import disaggregated, fetched, open_loop, whole_run
 from roofsim.serve.hits import hits_of
 from roofsim.serve.in_step import replicas_in_step
 from roofsim.serve.load import Load, Steady
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.serve.disaggregated import Workers
-    from roofsim.serve.latencies import Latencies
+    from roofsim.serve.latencies import TokenLatencies
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 
@@ -78,14 +78,26 @@ class Server:
         """Return the steady state of the whole server under its load; None where it falls behind."""
         return steady_state(self.plan, self.timing, self.load, self.workers)
 
-    def latencies(self) -> Latencies | None:
-        """Return the spreads of the latencies of requests that come at a rate; None for other loads, and beyond the limit."""
+    @property
+    def highest_of_queue(self) -> float | None:
+        """Requests per second of one queue at most, which come at a rate; None where that depends on the rate."""
+        if self.workers is not None or _finds_prefixes(self.plan):
+            return None
+        return open_loop.highest_rate(self.timing, self.load)
+
+    def latencies(self, highest: float | None = None) -> TokenLatencies | None:
+        """Return the spreads of the latencies of requests that come at a rate; None for other loads, and beyond the limit.
+
+        `highest` is `highest_of_queue`, where it is known.
+        """
         plan, load, rate = self.plan, self.load, self.plan.request_rate
         if rate is None:
             return None
         if self.workers is not None:
             return disaggregated.latencies(self.timing, load, self.workers, rate)
-        return fetched.latencies(self.timing, load, plan.hits, rate / self.queues, poisson=self.poisson)
+        return fetched.latencies(
+            self.timing, load, plan.hits, rate / self.queues, poisson=self.poisson, highest=highest
+        )
 
 
 def server_of(document: Document, resolve: Callable[[Document], Resolved]) -> Server:

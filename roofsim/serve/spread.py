@@ -60,6 +60,12 @@ class Spread:
         """Mean over requests."""
         return float(self.seconds @ self.weights) + self.travel + self.waiting * self.wait
 
+    @property
+    def _middles(self) -> Array:
+        """The share of the requests up to the middle of each value's."""
+        middles: Array = np.cumsum(self.weights) - 0.5 * self.weights
+        return middles
+
     def around(self, least: float, mean: float) -> Spread:
         """Return values whose distances from the `least` are scaled so that their mean, without waits, is this one."""
         own = float(self.seconds @ self.weights) - least
@@ -69,6 +75,8 @@ class Spread:
 
     def within(self, bound: float) -> float:
         """Return the share of the requests that take no longer than a bound."""
+        if self.travel <= 0.0 and self.waiting <= 0.0:
+            return float(np.interp(bound, self.seconds, self._middles, left=0.0, right=1.0))
         left = bound - self.seconds
         own = _done(left, self.travel, 0.0)
         if self.waiting > 0.0:
@@ -78,8 +86,7 @@ class Spread:
     def percentile(self, percent: float) -> float:
         """Return the seconds that so many percent of the requests do not exceed."""
         if self.travel <= 0.0 and self.waiting <= 0.0:
-            middles = np.cumsum(self.weights) - 0.5 * self.weights
-            return float(np.interp(percent / 100.0, middles, self.seconds))
+            return float(np.interp(percent / 100.0, self._middles, self.seconds))
         low, high = 0.0, float(self.seconds[-1]) + _FAR * (self.travel + self.wait)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)

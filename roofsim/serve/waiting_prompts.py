@@ -183,15 +183,19 @@ def _steps_begun(seconds: Array, run: Array, rate: float, pieces: int) -> Array:
     """Return the chances that a step begins with 0, 1, 2, ... pieces of prompts, of which it runs so many in so many seconds."""
     most = len(run)
     moves = np.zeros((most, most))
-    for number, taken in enumerate(run.tolist()):
-        coming = arriving(rate * float(seconds[number]), most)
-        left = number - taken
-        whole = int(left)
-        for first, share in ((whole, 1.0 - left + whole), (whole + 1, left - whole)):
+    numbers: Array = np.arange(most * 1.0)
+    coming, left = arriving_at(rate * seconds, most), numbers - run
+    all_run = int(np.count_nonzero(left <= 0.0))  # the fewest: behind their steps none is left
+    width = (most - 1) // pieces + 1
+    moves[:all_run, ::pieces] = coming[:all_run, :width]
+    moves[:all_run, -1] += coming[:all_run, width:].sum(axis=1)
+    for number in range(all_run, most):
+        whole = int(left[number])
+        for first, share in ((whole, 1.0 - left[number] + whole), (whole + 1, left[number] - whole)):
             if share > 0.0:
                 width = (most - 1 - first) // pieces + 1
-                moves[number, first::pieces] += share * coming[:width]
-                moves[number, -1] += share * float(coming[width:].sum())
+                moves[number, first::pieces] += share * coming[number, :width]
+                moves[number, -1] += share * float(coming[number, width:].sum())
     system = np.vstack([(moves.T - np.eye(most))[:-1], np.ones(most)])
     return _solved(system, np.eye(most)[-1])
 
@@ -245,6 +249,14 @@ def arriving(mean: float, most: int) -> Array:
     """Return the chances of 0, 1, ... arrivals (Poisson); those of more than there is room for are put on the last."""
     chances: Array = np.exp(np.arange(most) * log(max(mean, 2.0**-500)) - mean - log_factorials(most - 1))
     chances[-1] += max(1.0 - float(chances.sum()), 0.0)
+    return chances
+
+
+def arriving_at(means: Array, most: int) -> Array:
+    """Return the chances of 0, 1, ... arrivals, as `arriving` does, a row for each mean."""
+    logs = np.log(np.maximum(means, 2.0**-500))[:, np.newaxis]
+    chances: Array = np.exp(np.arange(most) * logs - means[:, np.newaxis] - log_factorials(most - 1))
+    chances[:, -1] += np.maximum(1.0 - chances.sum(axis=1), 0.0)
     return chances
 
 
