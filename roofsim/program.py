@@ -256,7 +256,8 @@ def _forward(resolved: Resolved) -> list[Stage]:
     call = call_of(resolved, "forward")
     length = 1.0 if call.length is None or resolved.model.sample_unit == "images" else call.length
     parts = _parts(resolved, resolved.engine.schedule.pipeline.prefill, length)
-    return _served(resolved, _part_of(call, parts), times=parts, parts=parts)
+    waits = resolved.engine.launch.host_time_per_pass
+    return _served(resolved, _part_of(call, parts), waits, times=parts, parts=parts)
 
 
 def _prefill(resolved: Resolved) -> list[Stage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -43,9 +44,8 @@ class Structure:
         Whether a training step has several micro batches.
     nodes
         Whether it fills a node.
-    pipeline
-        Of a training pipeline whose closed form is not exact, the numbers of stages, micro batches and chunks that it is run with;
-        none where it is exact.
+    simulated
+        Whether it is a training pipeline whose closed form is not exact, which is run event by event.
     form
         All of the scenario but its numbers: model family, phase, engine and its words, card, system, sharding, recomputation,
         schedule, precision.
@@ -54,7 +54,7 @@ class Structure:
     split: frozenset[str]
     accumulates: bool
     nodes: bool
-    pipeline: tuple[int, ...]
+    simulated: bool
     form: Hashable
 
 
@@ -127,32 +127,37 @@ def structures_of(
     keys = _keys(resolved)
     structures = []
     for places in alike(keys):
-        splits, accumulates, nodes, *pipeline = keys[places[0]].tolist()
+        splits, accumulates, nodes, simulated = keys[places[0]].tolist()
         split = frozenset(name for bit, name in enumerate(_DEGREES) if splits >> bit & 1)
-        run_with = tuple(pipeline) if any(pipeline) else ()
-        structures.append((Structure(split, bool(accumulates), bool(nodes), run_with, form), places))
+        structures.append((Structure(split, bool(accumulates), bool(nodes), bool(simulated), form), places))
     return structures
 
 
+def by_structure(resolved: Resolved) -> list[NDArray[Any]]:
+    """Return the places of the points of each structure, where one scenario's structures need no names."""
+    return alike(_keys(resolved))
+
+
 def _keys(resolved: Resolved) -> NDArray[np.int64]:
-    """Return of each point the numbers that its structure depends on, (points, 6)."""
+    """Return of each point the numbers that its structure depends on, (points, 4)."""
     point = Point.of(resolved.parallel, resolved.workload, resolved.gpus)
     trains, micro_batches = resolved.workload.phase == "train", point.micro_batches
-    keys = np.zeros((resolved.points, 6), dtype=np.int64)
+    keys = np.zeros((resolved.points, 4), dtype=np.int64)
     for bit, name in enumerate(_DEGREES):
         degree = getattr(point, name)
         keys[:, 0] |= (np.asarray(1 if degree is None else degree) > 1).astype(np.int64) << bit
     keys[:, 1] = np.asarray(micro_batches) > 1 if trains else False
     keys[:, 2] = np.asarray(point.gpus) >= np.asarray(resolved.system.gpus_per_node)
     if trains and np.any(np.asarray(point.pipeline) > 1):
-        for column, number in enumerate((point.pipeline, micro_batches, point.virtual_stages), 3):
-            keys[:, column] = np.asarray(number)
-        for places in alike(keys[:, 3:]):
-            if _is_exact(resolved.parallel.schedule, *keys[places[0], 3:].tolist()):
-                keys[places, 3:] = 0
+        numbers = np.zeros((resolved.points, 3), dtype=np.int64)
+        for column, number in enumerate((point.pipeline, micro_batches, point.virtual_stages)):
+            numbers[:, column] = np.asarray(number)
+        for places in alike(numbers):
+            keys[places, 3] = not _is_exact(resolved.parallel.schedule, *numbers[places[0]].tolist())
     return keys
 
 
+@cache
 def _is_exact(schedule: str, stages: int, micro_batches: int, virtual: int) -> bool:
     """Tell whether the closed form of a pipeline is exact."""
     numbers = real(stages), real(micro_batches), real(virtual)

@@ -171,6 +171,29 @@ def _images_per_second(gpu: str, engine: str, batch: int, precision: str = "int8
     return float(batch / roofsim.run("resnet50", batch_size=batch, **asked).step_time)
 
 
+def test_images_stay_in_a_large_cache():
+    """In the few buffers of an engine that plans its memory, images of a small batch never leave a large cache."""
+    assert _images_per_second("l40s", "tensorrt", 32) > 1.15 * _images_per_second("l40s", "tensorrt", 2048)
+    # With an engine that does not, a small batch gains what its kernels measured alone gain, and less.
+    eager = [_images_per_second("l40s", "pytorch-eager", batch, "fp16") for batch in (64, 2048)]
+    assert eager[0] < 1.2 * eager[1]
+
+
+def test_a_pass_has_a_host():
+    """A pass of a built engine waits for its launch and for copies; what is bound by power uses a part of that time."""
+    asked = {"gpu": "l40s", "engine": "tensorrt", "precision": "int8", "phase": "forward"}
+
+    def waits(batch: int) -> float:
+        own, none = (
+            roofsim.run("resnet50", batch_size=batch, engine_facts=facts, **asked).step_time
+            for facts in ({}, {"host_time_per_pass": "0 s"})
+        )
+        return float(own - none)
+
+    assert waits(1) == pytest.approx(30e-6, rel=0.01)
+    assert 10e-6 < waits(64) < 31e-6
+
+
 def test_whole_numbers_take_less_power():
     """A card at its power limit multiplies whole numbers faster than floating-point numbers of the same width."""
     assert _images_per_second("l40s", "tensorrt", 64) > 1.05 * _images_per_second("l40s", "tensorrt", 64, "fp8")

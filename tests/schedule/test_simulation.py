@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofsim.points import Points, points
 from roofsim.schedule.pipeline import makespan as makespans
 from roofsim.schedule.pipeline import simulation
 from roofsim.schedule.pipeline.plan import plan
@@ -215,3 +216,20 @@ def test_long_schedules_of_stages_that_are_alike_follow_one_critical_path(monkey
     )
     whole = long + (long - short) * ((15 - rounds) / simulation.MEASURED)
     assert together == pytest.approx(whole, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "interleaved", "zero-bubble"])
+def test_points_with_other_numbers_of_stages_run_together(name):
+    chunks = [2.0, 2.0, 3.0, 2.0] if name == "interleaved" else [1.0] * 4
+    micro = [3.0, 7.0, 2.0, 3.0] if name == "1f1b" else [8.0, 16.0, 8.0, 8.0]
+    rows = list(zip([4.0, 8.0, 4.0, 4.0], micro, chunks, [1.0, 1.5, 1.0, 2.0], [2.0, 2.5, 2.0, 4.5], strict=True))
+
+    def run(stages, number, virtual, forward, backward):
+        middle = StageTimes(forward=forward, backward=backward, positions=stages - 1.0)
+        first = StageTimes(forward=1.2 * forward, backward=backward)
+        schedule = schedule_named(name, 2.0 if name == "interleaved" else 1.0)
+        return makespans.makespan(schedule, [first, middle], number, virtual, 0.1)
+
+    together = run(*(points(column) for column in zip(*rows, strict=True)))
+    assert isinstance(together, Points)
+    assert np.asarray(together) == pytest.approx([run(*row) for row in rows], rel=1e-12)

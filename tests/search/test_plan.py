@@ -92,7 +92,7 @@ def bounded(document, gpus, families, layouts):
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.priced import Pricer, part_of
     from roofsim.search.planning.space import Wish, space_of
-    from roofsim.search.stacking import structures_of
+    from roofsim.search.stacking import by_structure
 
     space = space_of(document, Wish(gpus=(gpus,)), resolve_document)
     reader = PieceReader(space.document, space.grid, import_model)
@@ -107,7 +107,7 @@ def bounded(document, gpus, families, layouts):
             if piece.resolved is None:
                 continue
             least = bounds.of(piece.resolved, place)
-            for _, chosen in structures_of(piece.resolved):
+            for chosen in by_structure(piece.resolved):
                 for priced in Pricer(reader=reader).price(part_of(piece, chosen)):
                     at = np.array([piece.places.tolist().index(own) for own in priced.places.tolist()])
                     fits = priced.fits

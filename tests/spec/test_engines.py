@@ -160,6 +160,7 @@ OTHER = {
     "host_call_time": "20 us",
     "host_backward_time": "15 us",
     "host_tensor_time": "3 us",
+    "host_time_per_pass": "1 ms",
     "host_time_per_step": "2 ms",
     "host_time_per_sequence": "13 us",
     "reserved_overhead": 0.2,

@@ -16,7 +16,7 @@ from roofsim.cost.kernels.models.convolution import (
     ConvolutionShape,
     convolution_limits,
 )
-from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.models.gemm import resident_bandwidth, tile_efficiency
 from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import card, rated
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Array, Real
 
 #: The class of kernels by which images move, and the operation under which they were measured.
@@ -42,8 +43,12 @@ OPERATION: Final = "conv2d"
 #: Arithmetic that convolutions were measured in; others take after 16 bits.
 MEASURED: Final = ("fp32", "16-bit")
 WIDE: Final = "16-bit"
+#: The operation under which streams were measured.
+STREAM: Final = "elementwise"
 #: Constants of how traffic goes: where a library cuts convolutions as products, they are those of products.
 TRAFFIC: Final = ("cache_speedup", "cache_reach", "sharpness")
+#: Where an engine allocates the results of kernels whose buffers the next ones use again.
+PLANNED: Final = "planned"
 #: The passes of a convolution: forward, data gradient, weight gradient.
 PASSES: Final = ("forward", "data", "weight")
 
@@ -136,6 +141,8 @@ def _limits(
         **dict(zip(names, sizes, strict=True)), matrix=as_array(float(matrix)), planned=np.zeros(())
     )
     compute, memory, spared = _bounds(shape, chip, constants, products, winograd)
+    if _plans(library):
+        memory = _with_images_near(memory, shape, chip, device, bandwidth)
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
@@ -148,6 +155,24 @@ def _bounds(
 ) -> tuple[Array, Array, Array]:
     limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
     return np.asarray(limits.compute), np.asarray(limits.memory), np.asarray(limits.spared)
+
+
+def _plans(library: KernelLibrary) -> bool:
+    """Tell whether results lie in few buffers that the next ones use again, so that caches hold them."""
+    return library.engine.memory.allocator == PLANNED
+
+
+def _residence(images: Array, chip: Silicon, device: Device) -> Array:
+    """Return the bandwidth of images over that of device memory: as what streaming kernels read and write stays in the cache."""
+    _, numbers = constants_for(device, STREAM, None, WIDE)
+    return resident_bandwidth(images, chip, numbers["cache_speedup"], numbers["cache_reach"])
+
+
+def _with_images_near(memory: Array, shape: ConvolutionShape, chip: Silicon, device: Device, bandwidth: Real) -> Array:
+    """Return the seconds of traffic whose images the cache holds as far as they fit; weights come from where they came."""
+    images, rate = shape.image_bytes, chip.bandwidth * bandwidth
+    near = images / (rate * _residence(images, chip, device))
+    return np.minimum(memory, memory * shape.weight_bytes / (images + shape.weight_bytes) + near)
 
 
 def _constants(
@@ -191,7 +216,7 @@ def _sizes(shape: ConvolutionPass) -> tuple[Real, ...]:
         taps = taps * divide(product(*op.out_size), product(*op.in_size))
     square = len(op.kernel_size) == FLAT and all(same(side, SQUARE) for side in op.kernel_size)
     square = square and same(op.stride, 1.0) and same(op.groups, 1.0)
-    weight, strided = op.inputs[2 if op.backward else 1].bytes, where(op.stride > 1.0, 1.0, 0.0)
+    weight, strided = _weight(op).bytes, where(op.stride > 1.0, 1.0, 0.0)
     images = op.batch, reads, writes, product(*size[:-1]), size[-1]
     return (
         *images,
@@ -215,11 +240,25 @@ def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork],
         math = key.removesuffix("_matrix")
         shapes = [_pass(ops[place], works[place], context) for place in places]
         limits = CONVOLUTIONS.all_limits(shapes, math, context.device, context.library)
-        for place, (own, spared) in zip(places, limits, strict=True):
+        for place, shape, (own, spared) in zip(places, shapes, limits, strict=True):
             work = works[place]
             left_out = work.flops - divide(work.flops, spared)
             energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
+            energy = energy - _spared_by_cache(work.traffic - _weight(shape.op).bytes, math, context)
             works[place] = rated(replace(work, spared=spared, energy=energy), context, own)
+
+
+def _weight(op: Convolution) -> Tensor:
+    return op.inputs[2 if op.backward else 1]
+
+
+def _spared_by_cache(images: Real, math: str, context: Pricing) -> Real:
+    """Return the joules that images in the cache do not take: a byte takes the card's power for as long as it moves."""
+    if not _plans(context.library):
+        return 0.0
+    device = context.device
+    faster = _residence(as_array(images), card(device, 1.0), device)
+    return device.energy(0.0, math, images, on_tensor=True) * real(1.0 - 1.0 / faster)
 
 
 def _pass(op: AbstractOp, work: KernelWork, context: Pricing) -> ConvolutionPass:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar
-from roofsim.points import whole
+from roofsim.points import Points, points, whole
 from roofsim.records import replace
 from roofsim.schedule.pipeline.protocol import StageTimes
 from roofsim.schedule.pipeline.simulation import MOST_WORK, simulated_makespan
@@ -33,18 +33,18 @@ def makespan(
     """Return the seconds from the first forward pass to the last backward pass of a step.
 
     `stages` are the kinds of stages, in the order of the pipeline; `latency` are the seconds of a message that keeps neither
-    of two interleaved stages from working. Where the closed form is exact it is used; all else runs event by event, for which
-    points must have the same numbers of stages and micro batches.
+    of two interleaved stages from working. Where the closed form is exact it is used; all else runs event by event, points with
+    the same numbers of stages and micro batches together.
     """
     numbers = [one.positions for one in stages]
     if schedule.is_exact(stages_of(stages), micro_batches, virtual) or (
         is_scalar(micro_batches) and micro_batches % 1.0
     ):
         return closed_form(schedule, stages, micro_batches, virtual, latency)
-    if any(getattr(number, "sampled", False) for number in (*numbers, micro_batches, virtual)):
+    if any(isinstance(number, Points) for number in (*numbers, micro_batches, virtual)):
         forward, backward = (tuple(getattr(one, way) for one in stages) for way in ("forward", "backward"))
         each: Real = _of_each(schedule, forward, backward, tuple(numbers), micro_batches, virtual, latency)
-        return each
+        return each if isinstance(each, Points) else points(each)
     count, times = whole(micro_batches), whole(virtual)
     work = min(count * sum(map(whole, numbers)) * times, MOST_WORK)
     shape = np.broadcast_shapes(np.shape(latency), *(np.shape(one.both) for one in stages))

@@ -11,7 +11,7 @@ from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.bounds import Bounds
 from roofsim.search.planning.priced import Pricer, part_of
-from roofsim.search.stacking import structures_of
+from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Layouts of one structure that are priced as one array.
 MOST_TOGETHER: Final = 1024
+#: Digits of a figure that count.
+_DIGITS: Final = 12
 #: Words that what a layer takes alone does not depend on.
 _NOT_OF_LAYERS: Final = (
     "parallel.sharding",
@@ -113,20 +115,23 @@ class Searcher:
     cuts: bool = True
     layers: dict[Hashable, Any] = field(default_factory=dict)
 
-    def search(self, words: Mapping[int, int], limit: float = np.inf) -> Findings:
-        """Return what a family holds; of its layouts only those at or below a `limit` of the objective count."""
+    def search(
+        self, words: Mapping[int, int], limit: float = np.inf, first: int = 0, last: int | None = None
+    ) -> Findings:
+        """Return what some rows of a family hold; of its layouts only those at or below a `limit` of the objective count."""
         findings, rows = Findings(), self.space.rows(words)
         if rows is None:
             return findings
+        rows = rows.part(np.arange(len(rows))[first:last])
         reader = PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
         groups = sorted(
             self._groups(reader.read(rows), self._of_layers(words)),
-            key=lambda group: (group[0].min(), group[1].places[0]),
+            key=lambda group: (group.bounds.min(), group.piece.places[group.chosen[0]]),
         )
         findings.considered = len(rows)
         pricer = Pricer(reader=reader, figures=self.goal.figures, wanted=self.goal.wanted)
-        for bounds, piece in groups:
-            self._group(findings, pricer, piece, bounds, limit)
+        for group in groups:
+            self._group(findings, pricer, group, limit)
         for code, (count, place) in reader.refusals.counted().items():
             findings.refused[code] = count
             findings.examples[code] = place, reader.refusals.text(place) or ""
@@ -137,38 +142,33 @@ class Searcher:
         axes = self.space.grid.axes
         return tuple(item for item in sorted(words.items()) if ".".join(axes[item[0]].path) not in _NOT_OF_LAYERS)
 
-    def _groups(
-        self, pieces: Iterator[PointBatch], words: Hashable
-    ) -> Iterator[tuple[NDArray[np.float64], PointBatch]]:
+    def _groups(self, pieces: Iterator[PointBatch], words: Hashable) -> Iterator[_BoundGroup]:
         """Yield the layouts of each structure, with what their objective is at least."""
-        forms: dict[int, Any] = {}
         bounds = Bounds(self.goal, self.layers)
         for piece in pieces:
             if piece.resolved is None:
-                yield np.zeros(len(piece)), piece
+                yield _BoundGroup(piece, np.arange(len(piece)), np.zeros(len(piece)))
                 continue
-            least = bounds.of(piece.resolved, words) if self.cuts else np.zeros(len(piece))
-            for _, chosen in structures_of(piece.resolved, forms):
+            least = rounded(bounds.of(piece.resolved, words)) if self.cuts else np.zeros(len(piece))
+            for chosen in by_structure(piece.resolved):
                 order = chosen[np.argsort(least[chosen], kind="stable")]
                 for begin in range(0, len(order), MOST_TOGETHER):
                     some = np.sort(order[begin : begin + MOST_TOGETHER])
-                    yield least[some], part_of(piece, some)
+                    yield _BoundGroup(piece, some, least[some])
 
-    def _group(
-        self, findings: Findings, pricer: Pricer, piece: PointBatch, bounds: NDArray[np.float64], limit: float
-    ) -> None:
-        """Price the layouts of a structure that may be among the best; `bounds` say what they take at least."""
+    def _group(self, findings: Findings, pricer: Pricer, group: _BoundGroup, limit: float) -> None:
+        """Price the layouts of a structure that may be among the best."""
         most = min(limit, best.limit_of(findings.top, self.k)) if self.cuts else np.inf
-        hopeful = bounds <= most
+        hopeful = group.bounds <= most
         findings.cut += int((~hopeful).sum())
         if not hopeful.all():
-            findings.least_cut = min(findings.least_cut, float(bounds[~hopeful].min()))
+            findings.least_cut = min(findings.least_cut, float(group.bounds[~hopeful].min()))
         if not hopeful.any():
             return
-        for priced in pricer.price(part_of(piece, np.flatnonzero(hopeful))):
+        for priced in pricer.price(part_of(group.piece, group.chosen[hopeful])):
             findings.structures += 1
             findings.does_not_fit += int((~priced.fits).sum())
-            columns = {"id": priced.places, **priced.figures}
+            columns = {"id": priced.places, **{name: rounded(each) for name, each in priced.figures.items()}}
             columns = best.taken(columns, np.flatnonzero(priced.fits))
             findings.priced += len(columns["id"])
             kept = self.goal.holds(columns)
@@ -177,3 +177,25 @@ class Searcher:
             columns["value"] = self.goal.value(columns)
             findings.top = best.first(best.joined(findings.top, columns), self.k)
             findings.front = best.front(best.joined(findings.front, columns))
+
+
+@dataclass(frozen=True)
+class _BoundGroup:
+    """Layouts of one structure: which of a piece, and what the objective of each is at least."""
+
+    piece: PointBatch
+    chosen: NDArray[Any]
+    bounds: NDArray[np.float64]
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return figures to 12 significant digits: whether they were worked out alone or as arrays must decide nothing.
+
+    >>> rounded(np.array([1.2345678901234567, 0.0, np.inf])).tolist()
+    [1.23456789012, 0.0, inf]
+    """
+    known = np.isfinite(values) & (values != 0.0)
+    size = np.where(known, np.abs(np.where(known, values, 1.0)), 1.0)
+    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(size)))
+    exact: NDArray[np.float64] = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, values)
+    return exact

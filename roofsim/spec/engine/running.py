@@ -39,6 +39,11 @@ class LaunchFacts(Facts):
         default=0.0,
         description="Host time of an update by kernels over many tensors, for each tensor and kernel, on the reference host.",
     )
+    host_time_per_pass: SecondsOrNone = Field(
+        default=0.0,
+        description="Of a network that answers in one pass: the time to launch it as a whole and to begin and end the copies of "
+        "inputs and results, without their bytes.",
+    )
     host_time_per_step: SecondsOrNone = Field(
         default=0.0, description="Time of scheduler and sampling per decode step."
     )
