@@ -11,7 +11,7 @@ from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
 from roofsim.serve.latencies import TokenLatencies, alone_on, kept_of_scatter
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.spread import Spread
+from roofsim.serve.spread import LatencySpread
 from roofsim.serve.surface import Passes
 from roofsim.serve.waiting_prompts import prompts_only
 
@@ -112,7 +112,7 @@ def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> Toke
         steady.time_to_first_token - load.request_time - least - beyond, 0.0
     )  # until a decode worker has a place
     shares = (np.arange(_MOMENTS) + 0.5) / _MOMENTS
-    first = Spread(
+    first = LatencySpread(
         seconds=least + 2.0 * step * shares,
         weights=np.full(_MOMENTS, 1.0 / _MOMENTS),
         travel=load.request_time,
@@ -123,12 +123,12 @@ def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> Toke
     return TokenLatencies(first=first, each=each, alone=alone_on(timing, load, least))
 
 
-def _each(timing: Timing, load: Load, rate: float, steady: Steady) -> Spread | None:
+def _each(timing: Timing, load: Load, rate: float, steady: Steady) -> LatencySpread | None:
     """Return the spread of times per token on decode workers, which prompts do not disturb."""
     if steady.time_per_output_token is None:
         return None
     _, shares, steps = _decoding_shares(timing, load, rate)
-    busy = Spread.of(steps[1:], np.maximum(shares[1:], 2.0**-500))
+    busy = LatencySpread.of(steps[1:], np.maximum(shares[1:], 2.0**-500))
     # Those beside a request are replaced in about its own time: a mean over a life scatters less than the number at one time.
     kept = replace(busy, seconds=busy.mean + kept_of_scatter(1.0) * (busy.seconds - busy.mean))
     return kept.around(0.0, steady.time_per_output_token)

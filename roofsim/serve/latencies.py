@@ -13,7 +13,7 @@ import numpy as np
 
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import alone
-from roofsim.serve.spread import Spread
+from roofsim.serve.spread import LatencySpread
 from roofsim.serve.waiting_prompts import arriving, arriving_at, most_in_pass
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _ROUNDING: Final = 2.0**-24
 class Alone:
     """What a request takes that is alone: to the first token, and seconds per token behind it (None: there is none)."""
 
-    first: Spread
+    first: LatencySpread
     each: float | None
 
 
@@ -60,14 +60,14 @@ class TokenLatencies:
     What is beyond `alone` comes of other requests: it is queueing.
     """
 
-    first: Spread
-    each: Spread | None
+    first: LatencySpread
+    each: LatencySpread | None
     alone: Alone
 
 
 def alone_on(timing: Timing, load: Load, prompt: float) -> Alone:
     """Return what a request takes whose prompt runs alone in so many seconds."""
-    first = Spread(seconds=np.array([prompt]), weights=np.ones(1), travel=load.request_time)
+    first = LatencySpread(seconds=np.array([prompt]), weights=np.ones(1), travel=load.request_time)
     if load.outputs <= 0.0:
         return Alone(first=first, each=None)
     return Alone(first=first, each=timing.decode_step(1.0, load.context) * load.checks / load.outputs)
@@ -95,14 +95,14 @@ def latencies_of(behind: Behind) -> TokenLatencies:
     return TokenLatencies(first=first, each=_each(behind), alone=alone_on(company.timing, load, lone))
 
 
-def _alike(steady: Steady, load: Load, mean: float, wait: float) -> Spread:
+def _alike(steady: Steady, load: Load, mean: float, wait: float) -> LatencySpread:
     """Return a spread between the short and the long case of a steady state, evenly around the mean."""
     low = steady.first_token_low - load.request_time
     high = max(steady.first_token_high - load.request_time - 2.0 * wait, mean)
     shares = (np.arange(_BEFORE) + 0.5) / _BEFORE
     # Of an exponential distribution above the least, cut where the long case has it.
     far = np.minimum(low - (mean - low) * np.log1p(-shares), max(high, mean) * 2.0)
-    return Spread(seconds=far, weights=np.full(len(far), 1.0 / len(far))).around(low, mean)
+    return LatencySpread(seconds=far, weights=np.full(len(far), 1.0 / len(far))).around(low, mean)
 
 
 def _nodes(behind: Behind) -> list[_Node]:
@@ -150,7 +150,7 @@ class _States:
         return replace(self, shares=self.shares[often], seconds=self.seconds[often], left=self.left[often])
 
 
-def _first(behind: Behind, mean: float) -> Spread:
+def _first(behind: Behind, mean: float) -> LatencySpread:
     company, idle = behind.company, behind.taken.idle
     lone = alone(company.timing, company.load, 0.0, company.load.budget)
     values, weights = [np.array([lone])], [np.array([idle])]
@@ -160,7 +160,7 @@ def _first(behind: Behind, mean: float) -> Spread:
         seconds, chances = _met(states.kept(), company.rate)
         values.append(seconds)
         weights.append(chances * (node.share * (1.0 - idle)))
-    return Spread.of(np.concatenate(values), np.concatenate(weights)).around(lone, mean)
+    return LatencySpread.of(np.concatenate(values), np.concatenate(weights)).around(lone, mean)
 
 
 def _shared_states(company: ArrivingPrompts, decoding: float) -> _States:
@@ -228,7 +228,7 @@ def _met(states: _States, rate: float) -> tuple[Array, Array]:
 # -- tokens behind it --------------------------------------------------------------------------------------------------
 
 
-def _each(behind: Behind) -> Spread | None:
+def _each(behind: Behind) -> LatencySpread | None:
     """Return the spread of times per token.
 
     Those who decode beside a request are replaced in about its own time, more slowly where one more makes all stay longer: the mean
@@ -240,7 +240,7 @@ def _each(behind: Behind) -> Spread | None:
     if mean is None:
         return None
     if not company.scattered or load.checks <= 0.0:
-        return Spread(seconds=np.array([mean]), weights=np.ones(1))
+        return LatencySpread(seconds=np.array([mean]), weights=np.ones(1))
     lives = _lives(behind)
     middle = sum(life.share * life.each for life in lives)
     chances = np.exp(-0.5 * _POINTS**2)
@@ -251,7 +251,7 @@ def _each(behind: Behind) -> Spread | None:
             each = (middle + scatter * (life.each - middle)) * mean / middle
             values.append(each * (1.0 - life.prompts) + _prompts_met(life, each, company.rate, load.outputs * length))
             weights.append(chances * life.share)
-    return Spread.of(np.concatenate(values), np.concatenate(weights)).around(0.0, mean)
+    return LatencySpread.of(np.concatenate(values), np.concatenate(weights)).around(0.0, mean)
 
 
 @dataclass(frozen=True, kw_only=True)

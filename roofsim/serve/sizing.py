@@ -11,7 +11,7 @@ from roofsim.serve.target import BOUNDS
 if TYPE_CHECKING:
     from roofsim.serve.latencies import TokenLatencies
     from roofsim.serve.server import Server
-    from roofsim.serve.spread import Spread
+    from roofsim.serve.spread import LatencySpread
     from roofsim.serve.target import LatencyTarget
 
 #: Doublings between the least rate that is tried and the highest that the server completes.
@@ -174,7 +174,7 @@ class RateSearch:
 def broken(latencies: TokenLatencies, target: LatencyTarget) -> list[str]:
     """Return the names of the latencies that break their bounds."""
     share = target.share
-    kinds: dict[str, tuple[Spread | None, float | None]] = {
+    kinds: dict[str, tuple[LatencySpread | None, float | None]] = {
         "ttft": (latencies.first, target.ttft),
         "tpot": (latencies.each, target.tpot),
     }

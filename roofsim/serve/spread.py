@@ -23,7 +23,7 @@ _APART: Final = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class LatencySpread:
     """Seconds of one kind of latency over requests.
 
     Attributes
@@ -43,7 +43,7 @@ class Spread:
     wait: float = 0.0
 
     @classmethod
-    def of(cls, seconds: Array, weights: Array) -> Spread:
+    def of(cls, seconds: Array, weights: Array) -> LatencySpread:
         """Return the spread of many values, with few that stand for them."""
         order = np.argsort(seconds, kind="stable")
         values, chances = seconds[order], weights[order] / weights.sum()
@@ -66,7 +66,7 @@ class Spread:
         middles: Array = np.cumsum(self.weights) - 0.5 * self.weights
         return middles
 
-    def around(self, least: float, mean: float) -> Spread:
+    def around(self, least: float, mean: float) -> LatencySpread:
         """Return values whose distances from the `least` are scaled so that their mean, without waits, is this one."""
         own = float(self.seconds @ self.weights) - least
         if own <= 0.0 or mean <= least:

@@ -9,7 +9,7 @@ import pytest
 
 import roofsim
 from roofsim.serve import simulation
-from roofsim.serve.spread import Spread
+from roofsim.serve.spread import LatencySpread
 
 BASE = {"gpu": "h100", "prompt_length": 1000, "output_length": 256}
 SERVERS = [
@@ -89,7 +89,7 @@ def test_a_fixed_number_in_flight_has_no_percentiles():
 
 
 def test_waits_add_up():
-    spread = Spread(seconds=np.array([1.0]), weights=np.ones(1), travel=0.5, waiting=1.0, wait=0.5)
+    spread = LatencySpread(seconds=np.array([1.0]), weights=np.ones(1), travel=0.5, waiting=1.0, wait=0.5)
     drawn = 1.0 + np.random.default_rng(1).gamma(2.0, 0.5, 200_000)
     for percent in (10, 50, 90, 99):
         assert spread.percentile(percent) == pytest.approx(np.percentile(drawn, percent), rel=5e-3)
