@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofsim.api import answer, import_model, resolve_document
@@ -9,10 +10,9 @@ from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from roofsim.search.planning.answer import Plan
-    from roofsim.search.planning.plan import Tools
+    from roofsim.search.planning.blocks import Tools
     from roofsim.spec.scenario.workload import Scenario
 
 #: Layouts that are returned where nobody says how many.
@@ -30,6 +30,9 @@ def plan(
     fixed: Iterable[str] = (),
     top: int = TOP,
     cut: bool = True,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    resume: str | Path | None = None,
     **overrides: Any,
 ) -> Plan:
     """Search the layouts of a scenario for the best.
@@ -46,6 +49,11 @@ def plan(
         Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
     top, cut
         How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
+    jobs, scheduler
+        Processes of this machine that search, or the address of a Dask scheduler (``tcp://host:8786``, `roofsim[dask]`). The
+        answer is the same.
+    resume
+        A folder that keeps what was searched, and that the same search goes on from.
 
     Returns
     -------
@@ -60,13 +68,15 @@ def plan(
     """
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.plan import plan_asked
+    from roofsim.search.planning.running import Spread
 
     asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed)
-    return plan_asked(load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut)
+    spread = Spread(jobs=jobs, scheduler=scheduler, folder=None if resume is None else Path(resume))
+    return plan_asked(load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut, spread=spread)
 
 
 def planning_tools() -> Tools:
     """Return what a search over layouts asks of the recipe."""
-    from roofsim.search.planning.plan import Tools
+    from roofsim.search.planning.blocks import Tools
 
     return Tools(resolve=resolve_document, answer=answer, importer=import_model)

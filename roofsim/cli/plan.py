@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
+from roofsim.errors import Place, Problem, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from roofsim.search.planning.answer import Plan
 
 OBJECTIVES = ("step_time", "cost", "tokens_per_usd", "tokens_per_joule", "memory")
@@ -62,6 +68,47 @@ Exhaustive = Annotated[
 ]
 
 
+Jobs = Annotated[
+    int, Option("--jobs", minimum=1, metavar="N", panel="Work", help="Search in N processes. The answer is the same.")
+]
+Scheduler = Annotated[
+    str | None,
+    Option(
+        "--scheduler",
+        metavar="tcp://HOST:PORT",
+        panel="Work",
+        help="Search on the workers of a Dask scheduler (pip install 'roofsim[dask]'). The answer is the same.",
+    ),
+]
+Resume = Annotated[
+    Path | None,
+    Option(
+        "--resume",
+        metavar="DIR",
+        panel="Work",
+        help="Keep what was searched in a folder, and go on from what is there: after Ctrl-C, or where a machine stopped.",
+    ),
+]
+Block = Annotated[
+    str | None,
+    Option(
+        "--block",
+        metavar="I/N",
+        panel="Work",
+        help="Search part I of N alone, as one job of a batch system; the results go to the folder of --resume.",
+    ),
+]
+Merge = Annotated[
+    list[str] | None,
+    Option(
+        "--merge",
+        metavar="PATH",
+        panel="Work",
+        help="Answer from the results of all parts: a folder that --block wrote to, or a file of it. May be repeated.",
+    ),
+]
+
+
 @scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"))
 def plan(
     *,
@@ -74,41 +121,74 @@ def plan(
     fix: Fix = None,
     top: Top = 10,
     exhaustive: Exhaustive = False,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    resume: Resume = None,
+    block: Block = None,
+    merge: Merge = None,
     emit: Emit = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
 ) -> None:
     """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
-    from roofsim.cli.progress import tracked
+    from roofsim.cli.progress import SearchBar
     from roofsim.plans import planning_tools
+    from roofsim.report.plan import amount
     from roofsim.search.planning.asked import PlanRequest
-    from roofsim.search.planning.plan import nothing_possible, plan_asked
+    from roofsim.search.planning.plan import nothing_possible, part_asked, plan_asked
+    from roofsim.search.planning.running import Spread, read_share
     from roofsim.search.written_axes import read_written_axes
 
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
-    answer = plan_asked(
-        document_of(scenario, overrides),
-        asked,
-        planning_tools(),
-        k=top,
-        cuts=not exhaustive,
-        progress=lambda families: tracked(families, "searching"),
-    )
+    share = None if block is None else read_share(block)
+    if share is not None and resume is None:
+        hint = "For example --block 3/10 --resume results, and in the end --merge results."
+        raise SpecError(Problem("expected the folder that the results go to", Place("--block"), hint=hint))
+    document, tools = document_of(scenario, overrides), planning_tools()
+    with SearchBar("searching", lambda least: amount(objective, least)) as bar, _kept(resume):
+        spread = Spread(
+            jobs=jobs,
+            scheduler=scheduler,
+            folder=resume,
+            share=share,
+            merge=tuple(map(Path, merge or ())),
+            watch=lambda progress: bar.show(progress.done, progress.of, progress.least),
+        )
+        if share is not None:
+            done, of = part_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
+            write_text(f"{done:,} of {of:,} layouts searched; their results are in {resume}.\n")
+            return
+        answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
     if answer.best is None and not json:
         raise nothing_possible(answer)
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
-        if json:
-            from roofsim.report.tabular import to_json
+        _print(answer, json=json)
 
-            write_text(to_json(answer.to_dict()))
-        else:
-            from roofsim.report.plan import print_plan
 
-            print_plan(console(), answer)
+def _print(answer: Plan, *, json: bool) -> None:
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(answer.to_dict()))
+    else:
+        from roofsim.report.plan import print_plan
+
+        print_plan(console(), answer)
+
+
+@contextmanager
+def _kept(folder: Path | None) -> Iterator[None]:
+    """Say after Ctrl-C that what was searched is not lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is not None:
+            sys.stderr.write(f"Stopped. The same command goes on from the results in {folder}.\n")
+        raise
 
 
 def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> str:

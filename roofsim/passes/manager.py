@@ -203,11 +203,11 @@ def training_passes(
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
-    passes.append(assign_precision(precision, trains=True))  # casts are ops that everything else must see
+    casts = 1.0 / num_micro_batches if engine.precision.narrow_weights_cast == "step" else 1.0
+    passes.append(assign_precision(precision, trains=True, weight_casts=casts))  # ops that everything else must see
     if adapter is not None:
-        passes.append(
-            _adapters(adapter, precision, engine)
-        )  # on typed layers, and before anything asks what is trained
+        # On typed layers, and before anything asks what is trained.
+        passes.append(_adapters(adapter, precision, engine))
     if engine.training.activation_input_type == "fp8":
         from roofsim.passes.kernels.stored_inputs import StoreActivationInputs
 
@@ -217,17 +217,13 @@ def training_passes(
     if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
-        passes.append(
-            Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers)
-        )  # on bare layers
-    passes.append(
-        Autograd(
-            silu_backward=engine.fusion.silu_backward, casts_again=engine.precision.narrow_operands == "cast_again"
-        )
-    )  # once all forward ops stand
-    again: list[Pass] = (
-        [] if recompute.policy == "none" else [_recompute(recompute, engine)]
-    )  # needs to know what backward reads
+        # On bare layers.
+        passes.append(Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers))
+    casts_again = engine.precision.narrow_operands == "cast_again"
+    # Once all forward ops stand.
+    passes.append(Autograd(silu_backward=engine.fusion.silu_backward, casts_again=casts_again))
+    # Needs to know what backward reads.
+    again: list[Pass] = [] if recompute.policy == "none" else [_recompute(recompute, engine)]
     cut = _partition(engine)
     # Layers keep what their checkpoint says. Where it is about their attention alone, the cut is about the rest of them.
     part = recompute.policy == "selective" and engine.training.selective_recompute == "core_attention"
@@ -297,10 +293,13 @@ def _stored(precision: Precision) -> WeightFormat | None:
     return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
-def assign_precision(precision: Precision, *, trains: bool = False, convolutions: bool = False) -> AssignPrecision:
+def assign_precision(
+    precision: Precision, *, trains: bool = False, convolutions: bool = False, weight_casts: Real = 1.0
+) -> AssignPrecision:
     """Return the precision pass of a resolved precision.
 
-    `trains`: weights are updated, in a type of elements, or frozen; `convolutions`: there are narrow ones.
+    `trains`: weights are updated, in a type of elements, or frozen; `convolutions`: there are narrow ones; `weight_casts`: of
+    `AssignPrecision`.
     """
     narrow, frozen = precision.operands is not None, precision.stored is not None
     weights = precision.weights if trains and not frozen else None
@@ -313,6 +312,7 @@ def assign_precision(precision: Precision, *, trains: bool = False, convolutions
         cache_type=DTYPES[precision.key_value_cache],
         weights=None if trains and not frozen else _stored(precision),
         narrow_weights=None if weights is None else DTYPES[weights],
+        weight_casts=weight_casts,
         attention=None if precision.attention is None else DTYPES[precision.attention],
         convolutions=convolutions and precision.math in EIGHT_BITS,
     )

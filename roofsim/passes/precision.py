@@ -42,6 +42,7 @@ from roofsim.passes.stored import stored_types, weight_of
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
+    from roofsim.numeric import Real
     from roofsim.spec.precision.formats import WeightFormat
 
 #: Policies of autocast: cast inputs to the low type, to fp32, to the widest input, or leave them alone.
@@ -125,6 +126,8 @@ class AssignPrecision:
         every pass.
     narrow_weights
         Type in which training keeps the weights of narrow products; None: as `parameters`.
+    weight_casts
+        Share of the micro batches in which a weight is converted for narrow products; those after the first may find it kept.
     attention
         Type that the operands of fused attention are converted to, and in which it writes; None: they stay as they are.
     convolutions
@@ -143,6 +146,7 @@ class AssignPrecision:
     cache_type: DType | None = None
     weights: WeightFormat | None = None
     narrow_weights: DType | None = None
+    weight_casts: Real = 1.0
     attention: DType | None = None
     convolutions: bool = False
 
@@ -238,7 +242,9 @@ class _Dispatch:
             return
         self.env[out] = self._converted(source, target, op.name, op)
 
-    def _converted(self, tensor: Tensor, dtype: DType, name: str, op: AbstractOp, *, automatic: bool = False) -> Tensor:
+    def _converted(
+        self, tensor: Tensor, dtype: DType, name: str, op: AbstractOp, *, automatic: bool = False, share: Real = 1.0
+    ) -> Tensor:
         out = Tensor(f"{tensor.name}.{dtype}", tensor.shape, dtype, requires_grad=False, of=tensor)
         self.ops.append(
             Cast(
@@ -248,6 +254,7 @@ class _Dispatch:
                 block=self.block,
                 component=op.component,
                 automatic=automatic,
+                share=share,
             )
         )
         return out
@@ -259,7 +266,8 @@ class _Dispatch:
         weight = tensor.role is Role.PARAMETER
         if weight and tensor in self.weight_casts:
             return self.weight_casts[tensor]
-        out = self._converted(tensor, dtype, f"{op.name}.cast{place}", op, automatic=True)
+        share = self.plan.weight_casts if weight and dtype.narrow else 1.0
+        out = self._converted(tensor, dtype, f"{op.name}.cast{place}", op, automatic=True, share=share)
         if weight:
             self.weight_casts[tensor] = out
         return out

@@ -149,16 +149,19 @@ def certificate(plan: Plan) -> list[str]:
     """Return what is sure of the layouts that were not priced."""
     if plan.lower_bound is None or plan.best is None:
         return []
-    figure, bound = _FIGURES[plan.objective], _amount(plan, plan.lower_bound)
-    return [f"No layout of this space has less {figure} than {bound}; the winner has {_amount(plan, plan.least)}."]
+    figure, bound = _FIGURES[plan.objective], amount(plan.objective, plan.lower_bound)
+    return [
+        f"No layout of this space has less {figure} than {bound}; the winner has {amount(plan.objective, plan.least)}."
+    ]
 
 
-def _amount(plan: Plan, value: float) -> str:
-    if plan.objective == "step_time":
+def amount(objective: str, value: float) -> str:
+    """Return an amount of an objective in words."""
+    if objective == "step_time":
         return words.seconds(value)
-    if plan.objective == "memory":
+    if objective == "memory":
         return words.gibibytes(value)
-    return f"{value:.4g} J per million" if plan.objective == "tokens_per_joule" else f"${value:.4g} per million"
+    return f"{value:.4g} J per million" if objective == "tokens_per_joule" else f"${value:.4g} per million"
 
 
 def counted(plan: Plan) -> list[str]:

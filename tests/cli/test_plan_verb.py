@@ -73,6 +73,26 @@ def test_the_winner_is_printed_as_a_launch_command(monkeypatch, capsys, asked):
     assert "--tensor-model-parallel-size 2" in said.out
 
 
+def test_parts_of_a_batch_system_are_merged(monkeypatch, capsys, asked, tmp_path):
+    plainly = json.loads(call(monkeypatch, capsys, *asked, "--json")[1].out)
+    for part in (1, 2):
+        code, said = call(monkeypatch, capsys, *asked, "--block", f"{part}/2", "--resume", tmp_path)
+        assert code == 0
+        assert "layouts searched; their results are in" in said.out
+    merged = json.loads(call(monkeypatch, capsys, *asked, "--merge", tmp_path, "--json")[1].out)
+    assert merged | {"seconds": 0} == plainly | {"seconds": 0}
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, asked, tmp_path):
+    def stop(_task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roofsim.search.planning.workers.search_block", stop)
+    code, said = call(monkeypatch, capsys, *asked, "--resume", tmp_path)
+    assert code == 130
+    assert f"goes on from the results in {tmp_path}" in said.err
+
+
 def test_no_layout_possible_is_said_with_the_most_common_reasons(monkeypatch, capsys):
     code, said = call(monkeypatch, capsys, "llama3-70b", "--gpu", "h100", "--gpus", 1, "--engine", "megatron-core")
     assert code == 2
@@ -91,6 +111,10 @@ def test_no_layout_possible_is_said_with_the_most_common_reasons(monkeypatch, ca
         (("--gpus", "4", "--axis", "parallel.tensr=1,2"), "tensor"),
         (("--gpus", "4", "--constraint", "memory < 70"), "unit"),
         (("--gpus", "4", "--objective", "speed"), "speed"),
+        (("--gpus", "4", "--block", "1/2"), "--resume"),
+        (("--gpus", "4", "--block", "3/2"), "I from 1 to N"),
+        (("--gpus", "4", "--merge", "nowhere.json"), "cannot be read"),
+        (("--gpus", "4", "--scheduler", "nothing"), "no Dask scheduler answers"),
     ],
 )
 def test_what_is_wrong_is_refused_with_the_way_out(monkeypatch, capsys, arguments, words):

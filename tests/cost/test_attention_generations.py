@@ -32,6 +32,21 @@ def test_generations_reach_what_was_measured_on_h100(generation):
     assert forward / backward == pytest.approx(ratio, rel=0.1)
 
 
+def test_backward_kernels_pay_for_fp32_sums_of_the_queries_gradient():
+    """Sums in fp32, cleared before and converted behind, are traffic that goes with the tokens, products with their square."""
+
+    def ratio(generation, length):
+        workload = {"engine": "megatron-core", "precision": "bf16", "micro_batch_size": 1, "sequence_length": length}
+        workload["engine_facts"] = {"attention_generation": generation}
+        hardware = {"gpu": "h100-sxm5-80gb", "override": {"gpu.tdp": "20 kW"}}
+        work = run({"model": "llama2-7b", "workload": workload, "hardware": hardware}).to_dict()["work"]
+        return work["backward"]["attention"]["time"] / work["forward"]["attention"]["time"]
+
+    for generation in ("flash2", "cudnn"):
+        assert ratio(generation, 2048) > ratio(generation, 8192)
+    assert ratio("flash1", 2048) < ratio("flash1", 8192)  # keeps the gradient of a block of queries on chip
+
+
 def test_kernels_fed_from_registers_lose_more_at_less_power():
     """FlashAttention-2 multiplies with Ampere's instructions: at 500 W it is slowed as much as its energy asks for."""
 

@@ -14,7 +14,8 @@ from roofsim.cost.kernels.table import TILING, constants_of
 from roofsim.graph.ops import Matmul
 from roofsim.records import replace
 from roofsim.spec.constants.physics import shipped_physics
-from tests.scenarios import evaluated
+from roofsim.views import ops
+from tests.scenarios import TINY_LLAMA, evaluated
 
 #: Architecture -> compute units, dense FLOP/s, bytes per second, bytes of cache of a card.
 CARDS = {
@@ -93,3 +94,36 @@ def test_an_architecture_of_others_kernels_reaches_the_share_that_its_file_state
     sizes = Product(4096.0, 14336.0, 4096.0, 1.0, (1.0, 1.0, 2.0))
     own, lent = (PRODUCTS.limits(sizes, "fp8", device, context.library).compute for device in (context.device, free))
     assert float(np.ravel(lent)[0] / np.ravel(own)[0]) == pytest.approx(stated, rel=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "attained"), [("bf16", 616e12), ("fp8", 1143e12)])
+def test_products_of_an_mi325x_reach_what_its_vendor_attained(precision, attained):
+    """AMD's typical attained rate, on shapes of DeepSeek V3, weighted by FLOPs; an MI300X has less power and does less."""
+
+    def rate(gpu):
+        flops = seconds = 0.0
+        for n, k in ((2112, 7168), (3072, 1536), (7168, 2048), (4608, 7168)):
+            model = TINY_LLAMA | {
+                "num_layers": 1000,
+                "hidden_size": k,
+                "intermediate_size": n // 2,
+                "max_sequence_length": 4096,
+            }
+            workload = {
+                "micro_batch_size": 8,
+                "sequence_length": 4096,
+                "precision": precision,
+                "engine": "megatron-core",
+            }
+            rows = ops(
+                {"model": model | {"num_attention_heads": k // 128, "num_key_value_heads": k // 128}, "workload": workload,
+                 "hardware": {"gpu": gpu, "override": {"gpu.memory.capacity": "1000 TB"}}}
+            ).to_rows()  # fmt: skip
+            (product,) = [
+                row for row in rows if row["name"] == "layers.mlp.gate_up.matmul" and row["phase"] == "forward"
+            ]
+            flops, seconds = flops + n * k, seconds + n * k * product["time"] / product["flops"]
+        return flops / seconds
+
+    assert rate("mi325x") == pytest.approx(attained, rel=0.05)
+    assert 0.84 < rate("mi300x") / rate("mi325x") < 0.97

@@ -52,6 +52,19 @@ def test_parameters_in_fp8_have_no_copy_in_16_bits():
     assert sum(t.bytes for t in states) == 12 * (LAYERS * LINEAR + REST)
 
 
+@pytest.mark.parametrize("micro_batches", [1, 8])
+def test_wide_weights_are_quantised_once_a_step(micro_batches):
+    """Transformer Engine keeps what the first micro batch quantised; others convert weights in each of them."""
+    counts = {}
+    for engine in (BARE, "torchtitan"):
+        graph = graph_of("fp8", engine=engine, global_batch_size=2 * micro_batches)
+        casts = [op for op in graph if isinstance(op, Cast) and op.outputs[0].dtype.narrow]
+        weights = [op for op in casts if op.inputs[0].role is Role.PARAMETER and op.phase is Phase.FORWARD]
+        assert {op.count for op in casts if op.inputs[0].role is not Role.PARAMETER} == {LAYERS}
+        counts[engine] = {op.count for op in weights}
+    assert counts == {BARE: {LAYERS / micro_batches}, "torchtitan": {LAYERS}}
+
+
 @pytest.mark.parametrize("sharding", ["optimizer", {"optimizer": 4}])
 def test_updated_parameters_are_gathered_in_fp8(sharding):
     """Megatron's fp8-param-gather: a byte of each weight of a linear layer, two of the rest."""

@@ -175,7 +175,7 @@ def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
     space = Drawn(load_scenario({"model": model, "workload": work, "hardware": {"gpu": gpu}}, {}), (gpus,))
     draw, shares = np.random.default_rng(3), []
     for family in draw.permutation(len(space.families))[:10].tolist():
-        some, fits_beyond = space.bounded(family, np.random.default_rng(family).integers(0, 10**6, 80))
+        some, fits_beyond = space.bounded(family, np.random.default_rng(family).integers(0, 10**6, 40))
         shares += some.tolist()
         assert not any(fits_beyond)
     assert len(shares) >= 5

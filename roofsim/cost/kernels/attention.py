@@ -16,6 +16,7 @@ from roofsim.cost.kernels.models.attention import (
 )
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
+from roofsim.graph.tensor import FP32
 from roofsim.numeric import divide, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
@@ -174,9 +175,20 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     if shape.backward is not None:
         more, traffic = shape.backward
         rate = device.constants.physics["attention_backward_rate"] * attention_kernel(shape.generation).backward
-        compute = compute * more / rate
+        compute = compute * more / rate + _around(shape, chip.bandwidth * constants.bandwidth)
         memory = as_array(traffic / (chip.bandwidth * constants.bandwidth))
     return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+
+
+def _around(shape: Attend, bandwidth: Real) -> Real:
+    """Return the seconds of the kernels before and after a backward one that adds up the queries' gradient in memory."""
+    if not attention_kernel(shape.generation).sums_gradients:
+        return 0.0
+    sizes = shape.sizes
+    queries = sizes.batch * sizes.heads * sizes.query
+    read_first = 2.0 * sizes.value_dim * sizes.itemsize
+    cleared_and_converted = sizes.head_dim * (2.0 * FP32.itemsize)
+    return as_array(queries * (read_first + cleared_and_converted) / bandwidth * shape.blocks)
 
 
 def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:

@@ -129,7 +129,8 @@ class Bounds:
             return step
         names, where = np.unique(_scale_keys(rows, point), axis=0, return_inverse=True)
         scales = np.array([table.scales.get(tuple(name), 0.0) for name in names.tolist()])
-        return step * np.nan_to_num(scales[where.ravel()], nan=0.0)
+        least: Array = step * np.nan_to_num(scales[where.ravel()], nan=0.0)
+        return least
 
     def _table(self, rows: Rows) -> LayerTable:
         """Price the layers of a family on each of the ranks that its layouts have."""

@@ -1,4 +1,4 @@
-"""Search the layouts of a scenario: families in rounds, the best of each merged, and the winners answered one by one."""
+"""Search the layouts of a scenario, block by block, and answer the winners one by one."""
 
 from __future__ import annotations
 
@@ -9,40 +9,28 @@ import numpy as np
 
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import evaluate
-from roofsim.records import dataclass, replace
-from roofsim.search.planning import best
+from roofsim.records import replace
 from roofsim.search.planning.answer import Plan, Planned
+from roofsim.search.planning.blocks import SearchInput
 from roofsim.search.planning.differences import parts_of, why
-from roofsim.search.planning.objectives import Goal
-from roofsim.search.planning.search import Findings, Searcher
-from roofsim.search.planning.space import ALONE, space_of
-from roofsim.search.resolving import Shared
-from roofsim.search.sweep import figures_of
+from roofsim.search.planning.running import Spread, run_blocks
+from roofsim.search.planning.space import ALONE
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.analyze.result import Result
     from roofsim.search.planning.asked import PlanRequest
+    from roofsim.search.planning.blocks import Tools
+    from roofsim.search.planning.objectives import Goal
+    from roofsim.search.planning.search import Findings
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
-    from roofsim.spec.reading.told_apart import Importer
-    from roofsim.spec.resolve import Resolved
 
 #: Members of a front that are shown with all their figures.
 MOST_FRONT: Final = 24
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tools:
-    """What stands above a search: how a document is resolved and an evaluation answered, and who imports models."""
-
-    resolve: Callable[[Document], Resolved]
-    answer: Callable[..., Result]
-    importer: Importer | None
 
 
 def plan_asked(
@@ -52,7 +40,7 @@ def plan_asked(
     *,
     k: int = 10,
     cuts: bool = True,
-    progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+    spread: Spread | None = None,
 ) -> Plan:
     """Search the layouts of a scenario for what a caller asks; see `roofsim.plan`.
 
@@ -62,15 +50,32 @@ def plan_asked(
         When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is.
     """
     began = time.monotonic()
-    goal = Goal(objective=asked.objective, constraints=asked.constraints)
-    if goal.wanted:
-        goal = replace(goal, figures=lambda evaluation: figures_of(tools.answer(evaluation)))
-    space = space_of(document, _with_gpus(document, asked.wish), tools.resolve)
-    searcher = Searcher(space=space, goal=goal, importer=tools.importer, shared=Shared(), k=k, cuts=cuts)
-    findings = Findings()
-    for words in progress(space.families()):
-        findings = findings.merged(searcher.search(words, best.limit_of(findings.top, k)), k)
-    return _answered(document, space, goal, tools, findings, time.monotonic() - began)
+    given, space = _prepared(document, asked, tools, k=k, cuts=cuts)
+    findings = run_blocks(given, space, spread or Spread())
+    return _answered(document, space, given.goal, tools, findings, time.monotonic() - began)
+
+
+def part_asked(
+    document: Document, asked: PlanRequest, tools: Tools, *, k: int, cuts: bool, spread: Spread
+) -> tuple[int, int]:
+    """Search a part of the layouts (`spread.share`), keep what it holds in files, and return how many of how many it were.
+
+    Raises
+    ------
+    SpecError
+        As `plan_asked`.
+    """
+    given, space = _prepared(document, asked, tools, k=k, cuts=cuts)
+    findings = run_blocks(given, space, spread)
+    return findings.considered, sum(map(space.count, space.families()))
+
+
+def _prepared(
+    document: Document, asked: PlanRequest, tools: Tools, *, k: int, cuts: bool
+) -> tuple[SearchInput, PlanSpace]:
+    asked = replace(asked, wish=_with_gpus(document, asked.wish))
+    given = SearchInput(document=document, asked=asked, tools=tools, k=k, cuts=cuts)
+    return given, given.space()
 
 
 def _with_gpus(document: Document, wish: Wish) -> Wish:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: As many are at first, where a limit is being looked for; then twice as many each time.
 FIRST_TOGETHER: Final = 16
+#: Digits of a figure that count.
+_DIGITS: Final = 12
+#: Digits of a bound by which families are ordered: machines must not differ in it.
+_DIGITS_OF_ORDER: Final = 6
 #: Words that what a layer takes alone does not depend on.
 _NOT_OF_LAYERS: Final = (
     "parallel.sharding",
@@ -85,7 +89,8 @@ class Findings:
     def take(self, priced: PricedLayouts, goal: Goal, k: int) -> None:
         """Keep what is the best of layouts that were priced."""
         self.does_not_fit += int((~priced.fits).sum())
-        columns = best.taken({"id": priced.places, **priced.figures}, np.flatnonzero(priced.fits))
+        figures = {name: rounded(each) for name, each in priced.figures.items()}
+        columns = best.taken({"id": priced.places, **figures}, np.flatnonzero(priced.fits))
         self.priced += len(columns["id"])
         kept = goal.holds(columns)
         self.constrained += int((~kept).sum())
@@ -138,11 +143,14 @@ class Searcher:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", Bounds(self.goal, lambda rows: self._reader().read(rows)))
 
-    def search(self, words: Mapping[int, int], limit: float = np.inf) -> Findings:
-        """Return what a family holds; of its layouts only those at or below a `limit` of the objective count."""
+    def search(
+        self, words: Mapping[int, int], limit: float = np.inf, first: int = 0, last: int | None = None
+    ) -> Findings:
+        """Return what some rows of a family hold; of its layouts only those at or below a `limit` of the objective count."""
         findings, rows = Findings(), self.space.rows(words)
         if rows is None:
             return findings
+        rows = rows.part(np.arange(len(rows))[first:last])
         findings.considered = len(rows)
         pricer = self.pricer()
         reader, waiting = pricer.reader, self._waiting(findings, pricer.reader, rows, words, limit)
@@ -163,6 +171,14 @@ class Searcher:
         own, usual = self._of_layers(words)
         return self.bounds.of(rows, lambda: self.space.rows(usual), own)
 
+    def least(self, words: Mapping[int, int]) -> float:
+        """Return what the objective of the layouts of a family that may fit is at least; 0 where nothing is known."""
+        rows = self.space.rows(words) if self.cuts and self.space.trains else None
+        if rows is None:
+            return 0.0
+        known = self.bound(rows, words)
+        return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
+
     def _reader(self) -> PieceReader:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
@@ -171,13 +187,14 @@ class Searcher:
     ) -> list[Waiting]:
         """Return the layouts of each structure that may be among the best, with what their objective is at least."""
         known = self.bound(rows, words)
-        beyond = ~known.full & (known.least > limit)
+        bounded = rounded(known.least)
+        beyond = ~known.full & (bounded > limit)
         findings.does_not_fit += int(known.full.sum())
-        findings.cut_off(known.least[beyond])
+        findings.cut_off(bounded[beyond])
         left = np.flatnonzero(~known.full & ~beyond)
         if not len(left):
             return []
-        rows, least, waiting = rows.part(left), known.least[left], []
+        rows, least, waiting = rows.part(left), bounded[left], []
         for piece in reader.read(rows):
             bounds = least[rows.places_of(piece.places)]
             apart = [np.arange(len(piece))] if piece.resolved is None else by_structure(piece.resolved)
@@ -222,8 +239,21 @@ def search_best(
             more += [part.part(np.sort(order[size:]))] if len(part) > size else []
             size = min(2 * size, MOST_TOGETHER)
             findings.structures += 1
-        for each in priced:
-            findings.take(each, goal, k)
-        for each in more:
-            heappush(queue, (*each.rank, number, each))
+        for layouts in priced:
+            findings.take(layouts, goal, k)
+        for left in more:
+            heappush(queue, (*left.rank, number, left))
             number += 1
+
+
+def rounded(values: NDArray[np.float64], digits: int = _DIGITS) -> NDArray[np.float64]:
+    """Return figures to 12 significant digits: whether they were worked out alone or as arrays must decide nothing.
+
+    >>> rounded(np.array([1.2345678901234567, 0.0, np.inf])).tolist()
+    [1.23456789012, 0.0, inf]
+    """
+    known = np.isfinite(values) & (values != 0.0)
+    size = np.where(known, np.abs(np.where(known, values, 1.0)), 1.0)
+    scale = 10.0 ** (digits - 1 - np.floor(np.log10(size)))
+    exact: NDArray[np.float64] = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, values)
+    return exact

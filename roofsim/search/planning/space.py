@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.errors import Place
+from roofsim.errors import Place, RoofsimError
+from roofsim.kept import remembered
 from roofsim.numeric import real
 from roofsim.records import dataclass, field
 from roofsim.search.axes import AxisGrid, read_axes
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofsim.search.axes import Axis
     from roofsim.search.planning.rows import Joined
     from roofsim.spec.engine.ranks import LayoutChoices
     from roofsim.spec.reading.source import Document
@@ -38,6 +41,8 @@ KEY_OF: Final = {
     "expert": "parallel.expert",
     "expert_tensor": "parallel.expert_tensor",
 }
+#: The number of a layout that each of these keys holds.
+_FIELD_OF: Final = {key: name for name, key in KEY_OF.items()}
 #: What a layout on one GPU has; every key of it that is no axis keeps this.
 ALONE: Final[dict[str, Any]] = {
     "hardware.gpus": None,
@@ -107,6 +112,8 @@ class PlanSpace:
         Whether a step trains; the layers of the model.
     assumed
         What the scenario left open that decides what is compared.
+    state
+        What model, cards, engine and constants were when the space was made, as a digest.
     """
 
     document: Document
@@ -116,6 +123,7 @@ class PlanSpace:
     depth: int
     node: int
     assumed: tuple[str, ...] = ()
+    state: str = ""
 
     @property
     def places(self) -> dict[str, int]:
@@ -126,6 +134,7 @@ class PlanSpace:
         """Return the values of each axis, as given."""
         return {axis.given: list(axis.values) for axis in self.grid.axes}
 
+    @remembered
     def families(self) -> list[dict[int, int]]:
         """Return each combination of words that a scenario may have: axis -> which of its values."""
         inner = inner_of(numbers_of(self.document, self.grid), tables_of(self.grid))
@@ -133,29 +142,49 @@ class PlanSpace:
         sizes = [range(len(self.grid.axes[place].values)) for place in words]
         return [dict(zip(words, chosen, strict=True)) for chosen in itertools.product(*sizes)]
 
+    def count(self, words: Mapping[int, int]) -> int:
+        """Return how many layouts there are with some words, in which each word makes a difference."""
+        return int(self._of_words(self._layouts(), words).sum()) * math.prod(
+            len(self.grid.axes[place].values) for place in self._others()
+        )
+
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
-        numbers, tables = numbers_of(self.document, self.grid), tables_of(self.grid)
-        inner, grid = inner_of(numbers, tables), self.grid
-        fields = {KEY_OF[name]: name for name in LAYOUT}
-        keys = {place: ".".join(grid.axes[place].path) for place in inner}
-        layout = {fields[key]: grid.axes[place].values for place, key in keys.items() if key in fields}
-        joined = joined_layouts(layout, batch=self.batch, depth=self.depth + 2, trains=self.trains)
+        numbers, tables, grid = self._numbers(), tables_of(self.grid), self.grid
+        joined = self._layouts()
         joined = joined.kept(self._of_words(joined, words))
-        for place, key in keys.items():
-            if key not in fields:
-                joined = joined.crossed(key, np.arange(len(grid.axes[place].values)).tolist())
+        others = self._others()
+        for place in others:
+            joined = joined.crossed(_key(grid.axes[place]), list(range(len(grid.axes[place].values))))
         if not len(joined):
             return None
-        index = [np.full(len(joined), words.get(place, 0)) for place in range(len(grid.axes))]
-        for place, key in keys.items():
-            index[place] = joined.places[fields.get(key, key)]
+        index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
+        inner = inner_of(numbers, tables)
+        for place in inner:
+            key = _key(grid.axes[place])
+            index[place] = joined.places[_FIELD_OF.get(key, key)]
         usual = {place: int(index[place][0]) for place in inner}
         document = self.document
         for place, axis in enumerate(grid.axes):
             document = axis.put(document, axis.values[{**usual, **words}[place]])
         family = ScenarioFamily(document, grid, numbers, tables)
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
+
+    def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
+        return numbers_of(self.document, self.grid)
+
+    def _others(self) -> list[int]:
+        """Return the axes of numbers that are none of a layout's: each value of them goes with each layout."""
+        inner = inner_of(self._numbers(), tables_of(self.grid))
+        return [place for place in inner if _key(self.grid.axes[place]) not in _FIELD_OF]
+
+    @remembered
+    def _layouts(self) -> Joined:
+        """Return the layouts whose numbers go together, whatever the words."""
+        inner = inner_of(self._numbers(), tables_of(self.grid))
+        keys = {place: _key(self.grid.axes[place]) for place in inner}
+        axes = {_FIELD_OF[key]: self.grid.axes[place].values for place, key in keys.items() if key in _FIELD_OF}
+        return joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
 
     def word(self, words: Mapping[int, int], key: str) -> Any:
         """Return the value of an axis of words; None where the key is no axis."""
@@ -235,7 +264,24 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         depth=int(resolved.model.traits().depth) if resolved.model.stacked else 1,
         node=max(int(resolved.places), 1),
         assumed=assumed,
+        state=_digest(alone, wish, resolve),
     )
+
+
+def _digest(document: Document, wish: Wish, resolve: Callable[[Document], Resolved]) -> str:
+    """Return a digest of all that a scenario stands for on each card: of model, card, engine and constants."""
+    digest = hashlib.sha256()
+    for card in wish.cards or ("",):
+        try:
+            said = repr(resolve(with_override(document, "hardware.gpu", card, "--gpu") if card else document))
+        except RoofsimError as error:  # on this card nothing of the engine runs: its layouts say so
+            said = error.reason
+        digest.update(said.encode())
+    return digest.hexdigest()
+
+
+def _key(axis: Axis) -> str:
+    return ".".join(axis.path)
 
 
 def _stated(document: Document, key: str) -> Any:

@@ -41,6 +41,11 @@ class AttentionKernelFacts(Strict):
     backward: Annotated[float, Field(gt=0.0, le=2.0)] = Field(
         default=1.0, description="Factor on attention_backward_rate, the rate of backward kernels against forward ones."
     )
+    sums_gradients: bool = Field(
+        default=False,
+        description="Whether blocks of keys add up the queries' gradient in fp32 in memory: a kernel before the backward one reads "
+        "the result and its gradient and clears the sums, one behind it converts them.",
+    )
 
 
 class AttentionKernels(Strict):

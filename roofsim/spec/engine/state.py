@@ -33,6 +33,10 @@ class PrecisionFacts(Facts):
         description="What backward reads of operands that were cast to a narrow type: the narrow ones, or the wide ones, cast "
         "a second time.",
     )
+    narrow_weights_cast: Literal["micro_batch", "step"] = Field(
+        default="micro_batch",
+        description="How often training converts 16-bit weights for narrow products: in each micro batch, or once a step.",
+    )
     narrow_parameters: tuple[Literal["fp8", "mxfp8", "nvfp4"], ...] = Field(
         default=(),
         description="Precisions whose name alone means, in training, that the layers' weights are kept in that type without a "
@@ -67,6 +71,11 @@ class PrecisionFacts(Facts):
         description="Where the card lacks a format's arithmetic (fp8, fp4, int8), its weights are multiplied in 16 bits; "
         "false: an error.",
     )
+
+    @property
+    def sixteen(self) -> str:
+        """Return the 16-bit type that it computes in beside narrower ones."""
+        return "bf16" if self.default == "bf16" else "fp16"
 
 
 class TrainingFacts(Facts):
