@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from roofsim.report.html.asked import AskedReport
 
 #: Class of an answer -> the module that makes its page; of others, their text and their rows.
-_PAGES: Final = {"Result": "of_run"}
+_PAGES: Final = {"Result": "of_run", "Comparison": "of_compare"}
 _GENERIC: Final = "of_any"
 
 
