@@ -39,6 +39,8 @@ def write_report(
     document: Document | None = None,
     *,
     evaluation: Evaluation | None = None,
+    shown: tuple[str, ...] = (),
+    places: tuple[int, ...] | None = None,
     **arguments: Any,
 ) -> None:
     """Write the report of an answer, where one was asked for.
@@ -51,6 +53,8 @@ def write_report(
         What else the Python function of that name takes.
     evaluation
         Of a result: what it was made of.
+    shown, places
+        Of a sweep: which figures are shown, and which points in which order.
     """
     if path is None:
         return
@@ -65,5 +69,7 @@ def write_report(
         scenario=None if document is None else document.data,
         arguments=arguments,
         evaluation=evaluation,
+        figures=shown,
+        places=places,
     )
     write_page(answer, asked, path)

@@ -104,7 +104,7 @@ def _ranged(
         cx=x(value),
         cy=y,
         r=6.0,
-        class_="m dot",
+        class_="m dot" if filled else "m dot hollow",
         tabindex=0,
         pointer_events="all",
         data_key=key or None,
@@ -114,11 +114,21 @@ def _ranged(
 
 
 def scatter(
-    points: Sequence[Placed], x: PlotAxis, y: PlotAxis, *, name: str, about: str, data: str = "", **more: Any
+    points: Sequence[Placed], x: PlotAxis, y: PlotAxis, *, name: str, about: str, data: str = "", sparse: bool = False
 ) -> Chart:
     """Return named points by two figures."""
     dots = tuple(
-        Dot(x=across, y=up, colour=card(0), tip=tip, key=key, value=up if key else None, label=label, hollow=not filled)
+        Dot(
+            x=across,
+            y=up,
+            colour=card(0),
+            tip=tip,
+            key=key,
+            value=up if key else None,
+            label=label,
+            hollow=not filled,
+            sparse=sparse,
+        )
         for label, across, up, key, tip, filled in points
     )
-    return chart(Plane(x=x, y=y, dots=dots, tall=300.0, **more), name=name, about=about, data=data)
+    return chart(Plane(x=x, y=y, dots=dots, tall=300.0), name=name, about=about, data=data)

@@ -89,7 +89,8 @@ def _intervals(data: Data, runs: list[tuple[int, Row]]) -> Chart:
         rows,
         axis,
         words.seconds,
-        about="Predicted step time of each card and its 80 % interval: where intervals overlap much, the order may be the other way round.",
+        about="Predicted step time of each card and its 80 % interval: "
+        "where intervals overlap much, the order may be the other way round.",
         legend=legend,
         data="/answer/rows",
     )
@@ -207,6 +208,7 @@ def _prices(data: Data, comparison: Comparison, runs: list[tuple[int, Row]]) -> 
         x,
         y,
         name="",
-        about=f"What an hour costs and what it brings: the further up and to the left, the more {unit} for a dollar. Prices may be of different kinds; the table says which.",
+        about=f"What an hour costs and what it brings: the further up and to the left, the more {unit} for a dollar. "
+        "Prices may be of different kinds; the table says which.",
         data="/answer/rows",
     )

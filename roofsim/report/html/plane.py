@@ -240,7 +240,7 @@ class _Drawn:
         value = None if dot.value is None else repr(dot.value)
         shared: dict[str, Any] = {
             "tip": dot.tip,
-            "class_": "m dot",
+            "class_": "m dot hollow" if dot.hollow else "m dot",
             "tabindex": 0,
             "data_key": dot.key or None,
             "data_value": value,

@@ -89,7 +89,8 @@ def charts(data: dict[str, Any] | None, steps: tuple[Any, ...]) -> tuple[Chart, 
         chart(
             Plane(x=x, y=y, cells=tuple(cells), tall=46.0 * len(data["lengths"])),
             name="",
-            about=f"The fastest card that fits at each {names[0]} and {names[1]}, with how many times the speed of the second it has. "
+            about=f"The fastest card that fits at each {names[0]} and {names[1]}, "
+            "with how many times the speed of the second it has. "
             "Where cells are hatched, the 80 % interval of that lead holds 1.",
             legend=legend,
             data=pointer(*steps),
