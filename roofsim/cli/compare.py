@@ -95,7 +95,7 @@ def compare(
 
         draw_comparison(comparison, plot)
     labels = [row.label for row in comparison]
-    write_report(html, comparison, "compare", document, gpus=labels, sort=sort, prices=_prices(price))
+    write_report(html, comparison, "compare", document, {"gpus": labels, "sort": sort, "prices": _prices(price)})
     if not comparison.results:
         raise SystemExit(2)
 

@@ -68,7 +68,7 @@ def fit(
         from roofsim.report.printed import show
 
         show(answer, console())
-    write_report(html, answer, "fit", document, largest=largest, fewest=fewest, family=family)
+    write_report(html, answer, "fit", document, {"largest": largest, "fewest": fewest, "family": family})
 
 
 def _rows(answer: Fit) -> list[dict[str, Any]]:

@@ -69,4 +69,4 @@ def need(
         from roofsim.report.printed import show
 
         show(answer, console())
-    write_report(html, answer, "need", document, **asked, tokens=tokens)
+    write_report(html, answer, "need", document, asked | {"tokens": tokens})

@@ -179,7 +179,7 @@ def plan(
         "fixed": fix,
         "top": top,
     }
-    write_report(html, answer, "plan", document, **written)
+    write_report(html, answer, "plan", document, written)
 
 
 def _print(answer: Plan, *, json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.cli.request import checked_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from roofsim.evaluate import Evaluation
@@ -37,11 +38,11 @@ def write_report(
     answer: Any,
     verb: str,
     document: Document | None = None,
+    arguments: Mapping[str, Any] | None = None,
     *,
     evaluation: Evaluation | None = None,
     shown: tuple[str, ...] = (),
     places: tuple[int, ...] | None = None,
-    **arguments: Any,
 ) -> None:
     """Write the report of an answer, where one was asked for.
 
@@ -67,7 +68,7 @@ def write_report(
         verb=verb,
         command=shlex.join(["roofsim", *sys.argv[1:]]),
         scenario=None if document is None else document.data,
-        arguments=arguments,
+        arguments=arguments or {},
         evaluation=evaluation,
         figures=shown,
         places=places,

@@ -63,7 +63,7 @@ def serve(
         show(served, console())
     else:
         as_rows(served.rows(), json=False, csv=True)
-    write_report(html, served, "serve", document, simulated=simulate)
+    write_report(html, served, "serve", document, {"simulated": simulate})
     if plot is not None:
         from roofsim.report.serving_plot import draw
 

@@ -96,7 +96,8 @@ def sweep(
 
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
     places = tuple(order.tolist())
-    write_report(html, table, "sweep", document, shown=figures, places=places, axes=axes, figures=list(figures))
+    asked = {"axes": axes, "figures": list(figures)}
+    write_report(html, table, "sweep", document, asked, shown=figures, places=places)
     if parquet is not None:
         from roofsim.report.parquet import write_parquet
 

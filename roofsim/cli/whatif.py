@@ -79,7 +79,7 @@ def whatif(
         progress=lambda groups: tracked(groups, "predicting"),
     )
     _write(shown, json=json, csv=csv)
-    write_report(html, shown, "whatif", document, changes=changes, also=also, each=each, by=by)
+    write_report(html, shown, "whatif", document, {"changes": changes, "also": also, "each": each, "by": by})
 
 
 def _write(shown: WhatIf, *, json: bool, csv: bool) -> None:

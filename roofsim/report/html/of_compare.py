@@ -115,7 +115,7 @@ def _table(data: Data, comparison: Comparison) -> CellTable:
         "USD/h",
         f"{unit}/USD",
     )
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for place, row in enumerate(comparison):
         at = ("answer", "rows", place)
         if row.result is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.result import plain
 from roofsim.report import words
 from roofsim.report.html.blocks import (
+    CellTable,
     Chart,
     Data,
     FactList,

@@ -11,7 +11,7 @@ import numpy as np
 from roofsim.report import words
 from roofsim.report.amounts import amount
 from roofsim.report.html.blocks import CellTable, Chart, Data, LegendKey, Prose, ReportPage, Section, filled, pointer
-from roofsim.report.html.marks import intervals
+from roofsim.report.html.marks import Ranged, intervals
 from roofsim.report.html.plane import Cell, Dot, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card, dash, ink_on, on_scale
@@ -173,7 +173,7 @@ class _Drawn:
     def _marks(self, key: str, values: NDArray[Any]) -> Chart:
         write, across = amount(key), self.scales[self.across]
         ends = self.swept.rows.get(f"{key}_interval")
-        rows = []
+        rows: list[Ranged] = []
         for place in np.argsort(values.ravel(), kind="stable").tolist():
             value = float(values.ravel()[place])
             if not math.isfinite(value) or len(rows) >= _MARKS:
@@ -208,7 +208,7 @@ class _Drawn:
         at, write = index_of(len(self.scales), fixed), amount(key)
         across, up = self.scales[self.across], self.scales[self.up]
         grids = [grid[at] if self.across > self.up else grid[at].T for grid in (values, self.room, self.places)]
-        xs, ys = np.argsort(across.numbers), np.argsort(up.numbers)
+        (xs, ys) = (np.argsort(np.asarray(scale.numbers)) for scale in (across, up))
         series, room, places = (grid[ys][:, xs] for grid in grids)
         x, y = np.asarray(across.numbers)[xs], np.asarray(up.numbers)[ys]
         finite = series[np.isfinite(series)]
@@ -245,7 +245,7 @@ class _Drawn:
                 high=edge[-1],
                 logarithmic=scale.logarithmic,
                 at=tuple(ticks.tolist()),
-                write=lambda value, scale=scale: _written(scale, value),
+                write=partial(_written, scale),
                 unit=scale.unit or "",
             )
             for scale, edge, ticks in ((across, edges[0], x), (up, edges[1], y))
