@@ -96,7 +96,7 @@ def sweep(
 
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
     places = tuple(order.tolist())
-    asked = {"axes": axes, "figures": list(figures)}
+    asked = {"axes": axes, "figures": _wanted(figures, sort)}
     write_report(html, table, "sweep", document, asked, shown=figures, places=places)
     if parquet is not None:
         from roofsim.report.parquet import write_parquet
@@ -123,18 +123,22 @@ def _axes(texts: list[str]) -> dict[str, list[Any]]:
     return read_written_axes(texts)
 
 
+def _wanted(figures: tuple[str, ...], sort: str | None) -> list[str] | None:
+    """Return the figures that are worked out: those that were asked for, what goes with them, or all."""
+    return [*figures, *([sort.lstrip("-")] if sort else ()), *_FITS] if figures else None
+
+
 def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, ...], sort: str | None) -> SweepTable:
     from roofsim.api import answer, import_model
     from roofsim.cli.progress import tracked
     from roofsim.search.sweep import sweep_document
 
-    wanted = (*figures, *((sort.lstrip("-"),) if sort else ()), *_FITS) if figures else None
     return sweep_document(
         document,
         axes,
         answer,
         import_model,
-        figures=wanted,
+        figures=_wanted(figures, sort),
         progress=lambda places: tracked(places, "sweeping"),
     )
 

@@ -143,7 +143,7 @@ def _differences(data: Data, at: tuple[Any, ...], title: str) -> Chart | None:
         bars.append(Bar(name=name, total=told.signed(seconds), pieces=(piece,)))
     values = [one["seconds"] for _, one in kept]
     axis = PlotAxis(
-        label="seconds of the step: shorter to the left, longer to the right",
+        label="change of the step, seconds",
         low=1.05 * min(*values, 0.0),
         high=1.05 * max(*values, 0.0) or -0.05 * min(values),
         write=lambda value: told.signed(value) if value else "0",
