@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.decide.advise import advise
     from roofsim.decide.need import need
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
@@ -29,6 +30,7 @@ __all__ = [
     "UnitError",
     "UnknownNameError",
     "__version__",
+    "advise",
     "collectives",
     "compare",
     "evaluate",
@@ -56,6 +58,7 @@ _HOMES = {
     "SpecError": "roofsim.errors",
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",
+    "advise": "roofsim.decide.advise",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",

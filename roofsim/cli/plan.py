@@ -69,6 +69,14 @@ Exhaustive = Annotated[
 ]
 
 
+Robust = Annotated[
+    bool,
+    Option(
+        "--robust",
+        panel="Axes",
+        help="Choose the layout that may be behind the others by the least, at the ends of the 80 % intervals.",
+    ),
+]
 Jobs = Annotated[
     int, Option("--jobs", minimum=1, metavar="N", panel="Work", help="Search in N processes. The answer is the same.")
 ]
@@ -122,6 +130,7 @@ def plan(
     fix: Fix = None,
     top: Top = 10,
     exhaustive: Exhaustive = False,
+    robust: Robust = False,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     resume: Resume = None,
@@ -160,10 +169,10 @@ def plan(
             watch=lambda progress: bar.show(progress.done, progress.of, progress.least),
         )
         if share is not None:
-            done, of = part_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
+            done, of = part_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
             write_text(f"{done:,} of {of:,} layouts searched; their results are in {resume}.\n")
             return
-        answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
+        answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
     if answer.best is None and not json:
         raise nothing_possible(answer)
     if emit is not None:
@@ -208,7 +217,7 @@ def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> 
     """Return the winner as a launch command of a program."""
     from roofsim.api import resolve_document, scenario_of
     from roofsim.importers.launch.write import launch_command
-    from roofsim.search.planning.plan import with_changes
+    from roofsim.search.planning.winners import with_changes
 
     assert plan.best is not None
     resolved = resolve_document(with_changes(document_of(scenario, overrides), plan.best.changes))

@@ -60,6 +60,15 @@ VERBS: Final = {
             "roofsim need llama3-8b --gpu h100 --gpus 64 --sharding fsdp --seq-len 4k --days 30 --tokens 1.2e12",
         ),
     ),
+    "advise": Verb(
+        "roofsim.cli.advise:advise",
+        "Advise on a job or a mix of jobs: what limits it, what to change for free, what to buy, and what not to.",
+        (
+            "roofsim advise llama3-8b --gpu h100 --seq-len 2k",
+            "roofsim advise resnet50 --gpu a100 --batch 64 --precision fp16-amp",
+            "roofsim advise gpt.yaml bert-large --gpu a100 --weights 3,1",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
-from roofsim.api import answer, import_model, resolve_document
+from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
+from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes, with_changes
 from roofsim.decide.resources import BOUGHT, Needed, floor_of, least_mix, needed
 from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
@@ -14,7 +15,6 @@ from roofsim.decide.target import Target, read_target
 from roofsim.errors import NoDataError, Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, replace
-from roofsim.spec import catalog
 from roofsim.spec.scenario.document import load_scenario, with_override
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _more_gpus(document: Document, now: Result, target: Target) -> MoreGpus | No
     """Return the fewest GPUs that reach a target: as replicas that share the batch of a step, or as tensor ranks."""
     closest: tuple[float, MoreGpus] | None = None
     for multiple in MULTIPLES:
-        for changes in _ways(now, multiple):
+        for changes in ways_to_spread(now, multiple):
             try:
                 made = with_changes(document, read_changes(changes), now.scenario)
                 result = answer(evaluate(resolve_document(made)), limits=False)
@@ -297,7 +297,7 @@ def _more_gpus(document: Document, now: Result, target: Target) -> MoreGpus | No
     return None if closest is None else closest[1]
 
 
-def _ways(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
+def ways_to_spread(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
     """Yield the changes that spread a scenario over so many times its GPUs."""
     parallel, workload = now.scenario["parallel"], now.scenario["workload"]
     whole = {"hardware.gpus": now.scenario["hardware"]["gpus"] * multiple, "parallel.data": None}
@@ -308,18 +308,8 @@ def _ways(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
 
 def _cards(document: Document, now: Result, target: Target) -> tuple[tuple[CardReach, ...], int]:
     """Return the cards of the catalog that reach a target, in the scenario's number, and how many of them run it."""
-    from roofsim.search.sweep import sweep_document
-
-    names = list(catalog.names("gpu"))
-    own = document.data.get("hardware") if isinstance(document.data, dict) else None
-    if isinstance(own, dict):  # numbers and nodes of the scenario's own card are not those of others
-        for key in ("system", "override", "calibration"):
-            if own.get(key) is not None:
-                document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "need")
-    figures = ("step_time", "step_time_interval", "memory.fits", "cost")
-    table = sweep_document(document, {"hardware.gpu": names}, answer, import_model, figures=figures)
     work = (rate_of(now) or 0.0) * float(now.step_time)
-    rows = [row for row in table.to_rows() if row["feasible"]]
+    rows = on_every_card(document, ("step_time", "step_time_interval", "memory.fits", "cost"))
     cards = [card for row in rows if (card := _card(row, work, target)) is not None and card.reached]
     ordered = sorted(cards, key=lambda card: (card.usd_per_hour is None, card.usd_per_hour or 0.0, card.step_time))
     return tuple(ordered), len(rows)

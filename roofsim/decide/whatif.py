@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.money import quote_of
 from roofsim.analyze.ops import GROUPS
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.ratio import speedup_interval
 from roofsim.analyze.verdicts import pace_verdict
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.causes import kinds_of_time, limits, of_changes, of_parts, ops
 from roofsim.decide.changes import read_changes, with_changes
-from roofsim.decide.ratio import speedup_interval
 from roofsim.errors import NoDataError, Place, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field
@@ -194,7 +194,7 @@ def whatif_document(
     if by not in GROUPS:
         raise SpecError(Problem(f"unknown value {by!r}", path="--by", hint=did_you_mean(by, GROUPS)))
     groups = _groups(changes, also, each=each, origins=origins)
-    asking = _Asking(document, by)
+    asking = Asking(document, by)
     outcomes = tuple(asking.outcome(group) for group in progress(groups))
     if all(outcome.result is None for outcome in outcomes):
         raise asking.refusals[0]
@@ -219,12 +219,20 @@ def _groups(
     return [group for group in groups if unique[tuple(sorted(change.text for change in group))] is group]
 
 
-class _Asking:
-    """One request: the scenario as it is, and what its changes make of it."""
+class Asking:
+    """One request: the scenario as it is, and what its changes make of it.
 
-    def __init__(self, document: Document, by: str) -> None:
+    Attributes
+    ----------
+    document, evaluation, before
+        The scenario as it is: what was asked, priced, and the answer.
+    stated
+        It as it was resolved: what factors are factors on.
+    """
+
+    def __init__(self, document: Document, by: str = "class") -> None:
         self.document, self.by = document, by
-        evaluation = evaluate(resolve_document(document))
+        self.evaluation = evaluation = evaluate(resolve_document(document))
         self.before = answer(evaluation)
         self.stated = self.before.scenario
         self.parts = self._parts(evaluation)
@@ -267,6 +275,13 @@ class _Asking:
     def _parts(self, evaluation: Evaluation) -> dict[str, dict[str, float]]:
         return {TIME: kinds_of_time(evaluation), LIMITS: limits(evaluation), OPS: ops(evaluation, self.by)}
 
+    def evaluated(self, made: tuple[KeyChange, ...]) -> Evaluation | None:
+        """Return the scenario with some changes, priced; None where it is refused."""
+        try:
+            return evaluate(resolve_document(with_changes(self.document, made, self.stated)))
+        except (SpecError, NoDataError):
+            return None
+
     def _step_with(self, made: tuple[KeyChange, ...]) -> Callable[[frozenset[int]], float | None]:
         """Return what gives the step with some of the changes; each scenario is priced once."""
 
@@ -274,11 +289,8 @@ class _Asking:
             some = tuple(made[place] for place in sorted(places))
             key = _key(some)
             if key not in self.steps:
-                try:
-                    resolved = resolve_document(with_changes(self.document, some, self.stated))
-                    self.steps[key] = float(evaluate(resolved).step.step)
-                except (SpecError, NoDataError):
-                    self.steps[key] = None
+                evaluation = self.evaluated(some)
+                self.steps[key] = None if evaluation is None else float(evaluation.step.step)
             return self.steps[key]
 
         return step

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
+    from roofsim.decide.advise import Advised
     from roofsim.decide.need import Need
     from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
@@ -159,6 +160,12 @@ def _show_need(answer: Need, console: Console) -> None:
     print_need(console, answer)
 
 
+def _show_advice(answer: Advised, console: Console) -> None:
+    from roofsim.report.advise import print_advice
+
+    print_advice(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -169,7 +176,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
-    "Need": _show_need, "Plan": _show_plan,
+    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice,
 }  # fmt: skip
 
 
@@ -259,6 +266,10 @@ def _line_of_need(answer: Need) -> str:
     return sentence(answer)
 
 
+def _line_of_advice(answer: Advised) -> str:
+    return answer.verdict
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -282,6 +293,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Plan": _line_of_plan,
     "WhatIf": _line_of_whatif,
     "Need": _line_of_need,
+    "Advised": _line_of_advice,
 }
 
 

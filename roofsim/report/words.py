@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.limit_words import BOUND_WORDS
 from roofsim.units import binary_bytes as gibibytes
 from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.analyze.result import Memory, Result
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "on_replicas",
     "parameters",
     "percent",
+    "price_range",
     "room",
     "room_cell",
     "room_of",
@@ -43,25 +47,6 @@ __all__ = [
 
 #: Verdict on memory -> the words of a column named "fits".
 _ROOM: Final = {"fits": "yes", "tight": "tight", "does_not_fit": "no"}
-#: How results are called in sentences.
-BOUND_WORDS: Final = {
-    "compute": "compute",
-    "memory_bandwidth": "memory bandwidth",
-    "launch": "kernel launches",
-    "power": "power",
-    "intra_node_link": "links inside the node",
-    "inter_node_link": "network between nodes",
-    "exposed_communication": "exposed communication",
-    "bubble": "pipeline bubble",
-    "optimizer": "optimizer",
-    "host_transfer": "host transfers",
-    "input": "input pipeline",
-    "host_link": "link to the host",
-    "host_memory": "host memory",
-    "host_compute": "CPU of the host",
-    "storage": "storage",
-}
-
 #: The same in narrow columns, where shorter.
 _SHORT: Final = {
     "memory_bandwidth": "bandwidth",
@@ -367,3 +352,11 @@ def room_cell(verdict: str, peak: float = 0.0, capacity: float = 0.0) -> str:
     """Return a verdict on memory for a cell of a table, with what is missing."""
     missing = peak - capacity
     return _ROOM[verdict] + (f", -{gibibytes(missing)}" if missing > 0.0 else "")
+
+
+def price_range(cost: Mapping[str, Any]) -> str:
+    """Return the range of the published prices behind a cost, as the end of a sentence; nothing of a single price."""
+    low, high = cost.get("usd_per_hour_low"), cost.get("usd_per_hour_high")
+    if low is None or high is None or cost.get("prices_known", 0) == 1:
+        return ""
+    return f"; {cost['prices_known']} prices known, {dollars(low)} to {dollars(high)} USD/h"

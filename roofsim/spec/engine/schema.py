@@ -53,6 +53,11 @@ class Engine(Releases):
         default=ALL_PHASES, description="What the engine can run; asking for another phase is an error."
     )
 
+    families: tuple[str, ...] = Field(
+        default=(),
+        description="Families of models that its users run on it; `roofsim advise` proposes it for no others. Empty: any.",
+    )
+
     attention: AttentionFacts = Field(default=AttentionFacts(), description="How attention runs.")
     matmul: MatmulFacts = Field(default=MatmulFacts(), description="How GEMMs run.")
     fusion: FusionFacts = Field(default=FusionFacts(), description="What is one kernel, and what a chain of them.")
@@ -123,6 +128,10 @@ class Engine(Releases):
             if path is None or path[0] in NO_FACTS:
                 _check(fact, tuple(name for name in known if name not in NO_FACTS), "engine fact")
         return self
+
+    def takes(self, family: str) -> bool:
+        """Tell whether its users run models of a family on it."""
+        return not self.families or family in self.families
 
     def facts(self) -> dict[str, Any]:
         """Return all facts as plain data by their flat names, as `engine_facts` of a scenario takes them."""

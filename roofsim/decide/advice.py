@@ -1,0 +1,124 @@
+"""Hold a piece of advice: a change, what it gains, how sure that is, what it costs, and the command that shows it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.decide.jobs import Gain, Job
+
+#: Gains below this share of speed are not worth a line.
+LEAST: Final = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One candidate.
+
+    Attributes
+    ----------
+    kind
+        What it is about: ``precision``, ``fusion``, ``layout``, ``memory_bandwidth``, ``gpus`` ...
+    change
+        In words, or as options have it.
+    command
+        What shows it.
+    gain, interval
+        More speed as a share (0.34: 34 % faster), and its 80 % interval.
+    usd
+        Dollars per hour more (negative: less) of all GPUs; None where a price is not known.
+    cost_ratio
+        Dollars per unit of work over those before; None where a price is missing.
+    price, comparable
+        Whose price it is, and of when; whether it is of the same market as that of the hardware now.
+    why
+        What stands behind it.
+    decided
+        Whether the interval leaves no doubt that it is faster.
+    measure
+        Where it does not: whose time to measure, before and after, to decide.
+    """
+
+    kind: str
+    change: str
+    command: str
+    gain: float
+    interval: tuple[float, float] | None = None
+    usd: float | None = None
+    cost_ratio: float | None = None
+    price: str | None = None
+    comparable: bool = True
+    why: str = ""
+    decided: bool = True
+    measure: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        own = dict(self.__dict__)
+        return own | {"interval": None if self.interval is None else list(self.interval)}
+
+
+def command_of(jobs: Sequence[Job], change: str, verb: str = "whatif") -> str:
+    """Return the command that shows a change of the first job that it applies to."""
+    return f"roofsim {verb} {jobs[0].command} --set {shlex.quote(change)}"
+
+
+def advice_of(
+    jobs: Sequence[Job], gain: Gain, *, kind: str, change: str, why: str = "", shown: str | None = None, **others: Any
+) -> Advice:
+    """Return the advice that a gain makes.
+
+    Parameters
+    ----------
+    change
+        As ``--set`` takes it.
+    shown
+        What it is called; as `change`, if left out.
+    """
+    decided = gain.verdict != "about_equal"
+    touched = [job for job, outcome in zip(jobs, gain.outcomes, strict=True) if outcome is not None]
+    return Advice(
+        kind=kind,
+        change=shown or change,
+        command=command_of(touched, change),
+        gain=gain.ratio - 1.0,
+        interval=None if gain.interval is None else (gain.interval[0] - 1.0, gain.interval[1] - 1.0),
+        cost_ratio=_cost_ratio(jobs, gain),
+        why=why,
+        decided=decided,
+        measure=None if decided else measurement(jobs, gain),
+        **others,
+    )
+
+
+def _cost_ratio(jobs: Sequence[Job], gain: Gain) -> float | None:
+    """Return dollars for the same work over those before, of all jobs; None where a price is missing."""
+    total = 0.0
+    for job, outcome in zip(jobs, gain.outcomes, strict=True):
+        one = 1.0 if outcome is None else outcome.cost_ratio
+        if one is None:
+            return None
+        total += job.share * one
+    return total
+
+
+def measurement(jobs: Sequence[Job], gain: Gain) -> str:
+    """Return the measurement that would decide: of the ops that most of the difference is in, on the cards concerned."""
+    weighed = [
+        (abs(cause.seconds) / float(job.asking.before.step_time) * job.share, cause.cause, outcome)
+        for job, outcome in zip(jobs, gain.outcomes, strict=True)
+        if outcome is not None
+        for cause in outcome.by.get("ops", ())
+    ]
+    if not weighed:
+        return "a step of each"
+    whole = sum(part for part, _, _ in weighed) or 1.0
+    part, what, outcome = max(weighed, key=lambda one: one[0])
+    assert outcome.result is not None
+    card = outcome.result.scenario["hardware"]["gpu"]
+    return f"{what} on {card} ({100.0 * part / whole:.0f} % of the difference)"

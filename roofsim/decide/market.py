@@ -1,0 +1,96 @@
+"""Say what a market of real cards asks for one percent more of a resource: a regression over the catalog's prices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.records import dataclass
+from roofsim.spec import catalog
+from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.validate import validate
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Array
+
+#: What the price of a card is taken to depend on.
+RESOURCES: Final = ("memory_bandwidth", "tensor_flops", "memory_capacity")
+#: Number format of the peak of cards, where matrix units do not take that of a job.
+_USUAL: Final = "fp16"
+#: Cards beyond those that the fit itself takes, below which a market says nothing.
+_FREE: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """What cards cost: the price of an hour as a product of powers of what they have.
+
+    Attributes
+    ----------
+    kind
+        ``hourly`` or ``purchase``: which prices.
+    cards
+        How many prices it rests on.
+    exponents, errors
+        Resource -> percent of the price for one percent more of it, all else equal, and the standard error of that.
+    scatter
+        Standard deviation of the logarithm of a price around the fit.
+    """
+
+    kind: str
+    cards: int
+    exponents: dict[str, float]
+    errors: dict[str, float]
+    scatter: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+def market_of(math_type: str) -> Market | None:
+    """Return the market of cards by what they have; None where there are too few prices.
+
+    Prices of an hour, else purchase prices. Their logarithms are fitted by least squares to those of memory bandwidth, of the dense
+    peak of a number format (of 16 bits, where matrix units do not take it) and of memory capacity, with a level of
+    its own for each kind of price: list prices of an hour are several times what marketplaces ask.
+    """
+    for kind in ("hourly", "purchase"):
+        for peak in (math_type, _USUAL):
+            market = _fitted(kind, peak)
+            if market is not None:
+                return market
+    return None
+
+
+def _fitted(kind: str, math_type: str) -> Market | None:
+    rows: list[tuple[float, tuple[float, ...], str]] = []
+    for name in catalog.names("gpu"):
+        gpu = validate(Gpu, catalog.load("gpu", name))
+        price, peak = getattr(gpu.price, kind), gpu.peak.get(math_type)
+        level = str(getattr(gpu.price, f"{kind}_kind"))
+        if price and peak:
+            own = gpu.memory.bandwidth, peak, gpu.memory.capacity
+            rows.append((float(price), tuple(map(float, own)), level))
+    levels = sorted({row[2] for row in rows})
+    if len(rows) < len(RESOURCES) + len(levels) + _FREE:
+        return None
+    prices = np.log([row[0] for row in rows])
+    amounts = np.array([[*map(math.log, row[1]), *(float(row[2] == level) for level in levels)] for row in rows])
+    fit, errors, scatter = least_squares(amounts, prices)
+    named = zip(RESOURCES, fit, errors, strict=False)
+    exponents, spread = {}, {}
+    for resource, value, error in named:
+        exponents[resource], spread[resource] = float(value), float(error)
+    return Market(kind=kind, cards=len(rows), exponents=exponents, errors=spread, scatter=scatter)
+
+
+def least_squares(amounts: Array, values: Array) -> tuple[Array, Array, float]:
+    """Return coefficients, their standard errors, and the standard deviation of what is left."""
+    fit: Array = np.asarray(np.linalg.lstsq(amounts, values, rcond=None)[0], dtype=np.float64)
+    left = values - amounts @ fit
+    variance = float(left @ left) / (len(values) - amounts.shape[1])
+    errors: Array = np.sqrt(np.maximum(np.diag(np.linalg.pinv(amounts.T @ amounts)), 0.0) * variance)
+    return fit, errors, math.sqrt(variance)

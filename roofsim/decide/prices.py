@@ -1,0 +1,88 @@
+"""Say what one percent more speed costs through each resource, at what a market of cards asks for more of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.decide.jobs import mixed
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.decide.jobs import Job
+    from roofsim.decide.market import Market
+
+#: Elasticity below which more of a resource is taken to buy nothing.
+NOTHING: Final = 0.02
+#: Standard errors to the end of an 80 % interval.
+_END: Final = 1.2816
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marginal:
+    """What one percent more speed costs through one resource.
+
+    Attributes
+    ----------
+    elasticity
+        Percent of speed for one percent more of it.
+    percent
+        Percent of the price of the card; None where more of it buys nothing, or no market prices it.
+    low, high
+        Ends of the 80 % interval of `percent`, from the error of the market's fit.
+    usd
+        The same in dollars per hour of all GPUs; None where their price is not known.
+    doubled
+        More speed as a share with twice as much of it alone.
+    """
+
+    resource: str
+    elasticity: float
+    percent: float | None
+    low: float | None
+    high: float | None
+    usd: float | None
+    doubled: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market | None) -> tuple[Marginal, ...]:
+    """Return the price of one percent more speed through memory bandwidth and through tensor FLOP/s, the cheaper first."""
+    hourly = jobs[0].asking.before.cost["usd_per_hour"]
+    costs = []
+    for resource in ("memory_bandwidth", "tensor_flops"):
+        speed = -elasticity.get(resource, 0.0)
+        percent = low = high = None
+        if market is not None and speed >= NOTHING:
+            exponent, error = market.exponents[resource], market.errors[resource]
+            percent, low, high = (
+                max(one, 0.0) / speed for one in (exponent, exponent - _END * error, exponent + _END * error)
+            )
+        costs.append(
+            Marginal(
+                resource=resource,
+                elasticity=speed,
+                percent=percent,
+                low=low,
+                high=high,
+                usd=None if percent is None or hourly is None else percent / 100.0 * float(hourly),
+                doubled=doubled(jobs, resource),
+            )
+        )
+    return tuple(sorted(costs, key=lambda one: math.inf if one.percent is None else one.percent))
+
+
+def doubled(jobs: Sequence[Job], rate: str) -> float:
+    """Return the share of speed that twice as much of a rate buys."""
+    from roofsim.cost.scales import Scales
+
+    ratios = [
+        float(job.asking.evaluation.step.step) / float(job.asking.evaluation.reprice(Scales(**{rate: 2.0})).step)
+        for job in jobs
+    ]
+    return mixed(jobs, ratios) - 1.0

@@ -1,0 +1,249 @@
+"""Find what money buys: real cards with more of a resource, more GPUs, better nodes; and what is not worth it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.decide.advice import LEAST, Advice, advice_of, command_of
+from roofsim.decide.cards import on_every_card
+from roofsim.decide.changes import read_changes
+from roofsim.decide.jobs import gain_of, mixed
+from roofsim.decide.need import ways_to_spread
+from roofsim.decide.prices import doubled
+from roofsim.records import dataclass, field, replace
+from roofsim.spec import catalog
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from roofsim.decide.jobs import Gain, Job
+
+#: A card has more of a resource from this factor on.
+_MORE: Final = 1.1
+#: Speed that twice as much of a resource must buy to be worth it.
+_WORTH: Final = 0.05
+#: What money buys: the rate that is scaled, the key of the scenario that states it.
+_RATES: Final = {
+    "memory_bandwidth": "memory.bandwidth",
+    "tensor_flops": "peak.{math}",
+    "intra_node_link": "link.bandwidth",
+    "inter_node_link": "node_network",
+    "host_link": "host_link.bandwidth",
+    "power": "tdp",
+    "storage": "storage.read",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purchases:
+    """What is worth its money if it is as fast as predicted, what is not, and how many candidates were tried."""
+
+    worth: tuple[Advice, ...]
+    not_worth: tuple[Advice, ...]
+    tried: int
+
+
+@dataclass
+class _Cards:
+    """Cards of the catalog that run every job, and what they make of the mix."""
+
+    ratio: dict[str, float] = field(default_factory=dict)
+    hourly: dict[str, float | None] = field(default_factory=dict)
+    price: dict[str, str | None] = field(default_factory=dict)
+    market: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def cost(self, name: str, now: float | None) -> float | None:
+        """Return dollars for the same work over those now."""
+        hourly = self.hourly[name]
+        return None if hourly is None or not now else hourly / now / self.ratio[name]
+
+
+def purchases(jobs: Sequence[Job], elasticity: dict[str, float]) -> Purchases:
+    """Return what money buys for a mix, the least dollars per hour first."""
+    cards = _cards(jobs)
+    worth, poor = _of_cards(jobs, cards)
+    worth += [one for make in (_more_gpus, _nodes) for one in make(jobs)]
+    worth.sort(key=lambda one: (one.usd is None, one.cost_ratio is None, one.cost_ratio or 0.0, -one.gain))
+    poor = [*_idle_resources(jobs, elasticity), *poor]
+    return Purchases(worth=tuple(worth), not_worth=tuple(poor), tried=len(cards.ratio))
+
+
+def _cards(jobs: Sequence[Job]) -> _Cards:
+    """Price every job on every card; those that run and hold all of them."""
+    tables = []
+    for job in jobs:
+        rows = on_every_card(job.asking.document, ("step_time", "throughput", "memory.fits", "cost"))
+        tables.append({row["hardware.gpu"]: row for row in rows if row["memory.fits"]})
+    cards = _Cards()
+    for name in tables[0]:
+        if all(name in table for table in tables):
+            steps = [float(table[name]["step_time"]) for table in tables]
+            before = [float(job.asking.before.step_time) for job in jobs]
+            cards.ratio[name] = mixed(jobs, [old / new for old, new in zip(before, steps, strict=True)])
+            cards.hourly[name] = tables[0][name].get("cost.usd_per_hour")
+            cards.price[name] = tables[0][name].get("cost.price")
+            cards.market[name] = _market(
+                {key.removeprefix("cost."): value for key, value in tables[0][name].items()}.get
+            )
+    return cards
+
+
+def _market(cost: Callable[[str], Any]) -> tuple[Any, ...]:
+    """Return what prices share that can be compared."""
+    return tuple(cost(key) for key in ("price_kind", "price_seller", "price_region"))
+
+
+def _amounts(jobs: Sequence[Job]) -> dict[str, Callable[[Gpu], float]]:
+    math = jobs[0].asking.evaluation.resolved.precision.math
+    return {
+        "memory_bandwidth": lambda gpu: float(gpu.memory.bandwidth),
+        "tensor_flops": lambda gpu: float(gpu.peak.get(math, 0.0)),
+        "memory_capacity": lambda gpu: float(gpu.memory.capacity),
+    }
+
+
+def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Advice]]:
+    """Return the real cards to buy, and the dear ones with more of what the mix does not need."""
+    own = jobs[0].asking.evaluation.resolved.gpu
+    gpus = {name: validate(Gpu, catalog.load("gpu", name)) for name in cards.ratio if name != own.name}
+    faster = [name for name in gpus if cards.ratio[name] >= 1.0 + LEAST]
+    before = jobs[0].asking.before
+    now, here = before.cost["usd_per_hour"], _market(before.cost.get)
+    reasons, poor = _Reasons(), _Reasons()
+    for resource, amount in _amounts(jobs).items():
+        have = amount(own)
+        more = {name: amount(gpu) / have for name, gpu in gpus.items() if have and amount(gpu) >= _MORE * have}
+        if resource != "memory_capacity" or not before.memory.fits:
+            best = {name: (cards.market[name] != here, *_by_price(cards, name)) for name in faster if name in more}
+            for name in reasons.least(best):
+                reasons.add(name, f"the cheapest of the faster cards with more {_WORDS[resource]} ({more[name]:.3g}x)")
+        dear = [name for name in more if now is not None and (cards.hourly[name] or 0.0) > float(now)]
+        hardly = {name: cards.hourly[name] or 0.0 for name in dear if cards.ratio[name] < 1.0 + _WORTH}
+        for name in poor.least(hardly):
+            poor.add(name, f"{more[name]:.3g}x the {_WORDS[resource]}")
+    cost = {name: cards.cost(name, now) or 0.0 for name in faster if cards.hourly[name] is not None}
+    for name in reasons.least({name: value for name, value in cost.items() if cards.market[name] == here}):
+        reasons.add(name, "the least dollars per unit")
+    for name in reasons.least(cost):
+        reasons.add(name, "the least dollars per unit of all markets")
+    for name in reasons.least({name: -cards.ratio[name] for name in cost}):
+        reasons.add(name, "the fastest with a price")
+    for name in reasons.least({name: -cards.ratio[name] for name in faster}):
+        reasons.add(name, "the fastest of the catalog")
+    worth = [_card(jobs, cards, name, "; ".join(why)) for name, why in reasons.of.items()]
+    dearer = [
+        _card(jobs, cards, name, f"{' and '.join(why)}, which this does not need") for name, why in poor.of.items()
+    ]
+    return [one for one in worth if one is not None], [replace(one, measure=None) for one in dearer if one is not None]
+
+
+@dataclass
+class _Reasons:
+    """Why cards are proposed."""
+
+    of: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, name: str, why: str) -> None:
+        """Add a reason for a card."""
+        self.of.setdefault(name, []).append(why)
+
+    @staticmethod
+    def least(values: dict[str, Any]) -> list[str]:
+        """Return the card with the least value, if there is any."""
+        return [min(values, key=lambda name: values[name])] if values else []
+
+
+def _by_price(cards: _Cards, name: str) -> tuple[bool, float, float]:
+    hourly = cards.hourly[name]
+    return hourly is None, hourly or 0.0, -cards.ratio[name]
+
+
+_WORDS: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s", "memory_capacity": "memory"}
+
+
+def _card(jobs: Sequence[Job], cards: _Cards, name: str, why: str) -> Advice | None:
+    gain = gain_of(jobs, read_changes({"gpu": name}), everywhere=True)
+    if gain is None:
+        return None
+    before = jobs[0].asking.before.cost
+    now, hourly = before["usd_per_hour"], cards.hourly[name]
+    usd = None if hourly is None or now is None else float(hourly) - float(now)
+    same = usd is None or cards.market[name] == _market(before.get)
+    return advice_of(
+        jobs, gain, kind="card", change=f"gpu={name}", why=why, usd=usd, price=cards.price[name], comparable=same
+    )
+
+
+def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[Advice]:
+    """Return the resources of which twice as much buys next to nothing."""
+    resolved = jobs[0].asking.evaluation.resolved
+    idle = []
+    for rate, key in _RATES.items():
+        if rate in ("intra_node_link", "inter_node_link") and resolved.gpus == 1:
+            continue
+        gain = doubled(jobs, rate)
+        if gain < _WORTH and (rate in ("memory_bandwidth", "tensor_flops", "power") or elasticity.get(rate, 0.0)):
+            change = f"{key.format(math=resolved.precision.math)}=2x"
+            idle.append(
+                Advice(
+                    kind=rate,
+                    change=change,
+                    command=command_of(jobs, change),
+                    gain=gain,
+                    why="twice as much of it alone",
+                )
+            )
+    memory = jobs[0].asking.before.memory
+    if bool(memory.fits) and float(memory.device_total) < float(memory.capacity) / 2.0:
+        change = "memory.capacity=2x"
+        why = "less than half of it is taken; it is worth something with a larger batch only"
+        idle.append(Advice(kind="memory_capacity", change=change, command=command_of(jobs, change), gain=0.0, why=why))
+    return idle
+
+
+def _more_gpus(jobs: Sequence[Job]) -> Iterator[Advice]:
+    """Yield twice the GPUs: the same step spread over them, or twice the work per step, whichever is faster."""
+    now = jobs[0].asking.before
+    tried: list[tuple[Gain, str, str]] = []
+    twice = {"hardware.gpus": 2 * now.scenario["hardware"]["gpus"], "parallel.data": None}
+    ways = [
+        (twice, "each with the batch of now"),
+        *((way, "the same work shared out") for way in ways_to_spread(now, 2)),
+    ]
+    for changes, how in ways:
+        made = {key: value for key, value in changes.items() if value is not None}
+        gain = gain_of(jobs, read_changes(made), everywhere=True)
+        if gain is not None and gain.ratio >= 1.0 + LEAST and gain.fits:
+            tried.append((gain, ",".join(f"{key}={value}" for key, value in made.items()), how))
+    if tried:
+        gain, change, how = max(tried, key=lambda one: one[0].ratio)
+        yield _with_price(jobs, gain, "gpus", change, f"twice the GPUs, {how}")
+
+
+def _with_price(jobs: Sequence[Job], gain: Gain, kind: str, change: str, why: str) -> Advice:
+    after, before = gain.outcomes[0], jobs[0].asking.before.cost["usd_per_hour"]
+    hourly = None if after is None or after.result is None else after.result.cost["usd_per_hour"]
+    usd = None if hourly is None or before is None else float(hourly) - float(before)
+    price = None if after is None or after.result is None else after.result.cost["price"]
+    return advice_of(jobs, gain, kind=kind, change=change, why=why, usd=usd, price=price)
+
+
+def _nodes(jobs: Sequence[Job]) -> Iterator[Advice]:
+    """Yield the node of the catalog that is fastest with the same cards, where several run: better links or network."""
+    resolved = jobs[0].asking.evaluation.resolved
+    if resolved.gpus == 1:
+        return
+    faster: list[tuple[Gain, str]] = []
+    for name in catalog.names("system"):
+        system = validate(System, catalog.load("system", name))
+        if name != resolved.system.name and system.gpu in (None, resolved.gpu.name) and not system.stand_in:
+            gain: Any = gain_of(jobs, read_changes({"hardware.system": name}), everywhere=True)
+            if gain is not None and gain.ratio >= 1.0 + LEAST:
+                faster.append((gain, name))
+    if faster:
+        gain, name = max(faster, key=lambda one: one[0].ratio)
+        yield _with_price(
+            jobs, gain, "links", f"hardware.system={name}", "the node with the fastest links for these cards"
+        )

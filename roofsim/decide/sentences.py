@@ -1,0 +1,69 @@
+"""Say in a sentence whether bandwidth or compute is what to buy."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from roofsim.analyze.limit_words import BOUND_WORDS
+from roofsim.decide.prices import NOTHING
+from roofsim.units import dollars, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from roofsim.decide.prices import Marginal
+
+_NAMES: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s"}
+_HEADS: Final = {"memory_bandwidth": "Bandwidth", "tensor_flops": "Compute"}
+
+
+def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
+    """Return whether bandwidth or compute is the cheaper way to one percent more speed, or that neither is one.
+
+    Parameters
+    ----------
+    limits
+        Resource -> share of the time that waits for it, the largest first.
+    costs
+        Of memory bandwidth and of tensor FLOP/s, the cheaper first.
+    """
+    more, less = sorted(costs, key=lambda one: -one.elasticity)
+    if more.elasticity < NOTHING:
+        most = next(iter(limits))
+        return (
+            f"Neither bandwidth nor compute: {percent(limits[most])} of the time waits for {BOUND_WORDS[most]}, and 1 % more "
+            f"{_NAMES[more.resource]} makes it {_share(more)} faster."
+        )
+    if less.elasticity < NOTHING:
+        price = "" if more.percent is None else f" 1 % more speed costs {_price(more)} through {_NAMES[more.resource]};"
+        return f"{_HEADS[more.resource]}:{price} 1 % more {_NAMES[less.resource]} makes it only {_share(less)} faster."
+    first, second = costs
+    if first.percent is None:
+        ours = f"1 % more {_NAMES[more.resource]} makes it {_share(more)} faster, 1 % more {_NAMES[less.resource]} {_share(less)}"
+        return f"{_HEADS[more.resource]}: {ours}; there are too few prices to say what either costs."
+    sure = _apart(first, second)
+    head = _HEADS[first.resource] if sure else f"{_HEADS[first.resource]}, if anything"
+    doubt = "" if sure else "; market prices do not tell the two apart"
+    return (
+        f"{head}: 1 % more speed costs {_price(first)} through {_NAMES[first.resource]}, and {_price(second)} through "
+        f"{_NAMES[second.resource]}{doubt}."
+    )
+
+
+def _apart(first: Marginal, second: Marginal) -> bool:
+    """Tell whether the cheaper of the two is cheaper beyond the errors of both prices."""
+    ends = first.percent, first.high, second.percent, second.low
+    if None in ends:
+        return True
+    cheap, above, dear, below = (float(end or 0.0) for end in ends)
+    return dear - cheap > math.hypot(above - cheap, dear - below)
+
+
+def _price(one: Marginal) -> str:
+    money = "" if one.usd is None else f" ({dollars(one.usd)} USD/h)"
+    return f"{one.percent:.2g} % of the price{money}, between {one.low:.2g} and {one.high:.2g} %,"
+
+
+def _share(one: Marginal) -> str:
+    return f"{max(one.elasticity, 0.0):.2g} %"

@@ -1,0 +1,156 @@
+"""Print advice on a job or a mix of jobs: one page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.decide.advice import Advice
+    from roofsim.decide.advise import Advised
+
+#: Limits that are printed, and the least share of the time that one must have.
+_LIMITS: Final = 4
+_LEAST: Final = 0.02
+_KINDS: Final = {
+    "memory_bandwidth": "bandwidth",
+    "tensor_flops": "compute",
+    "memory_capacity": "memory",
+    "gpus": "more GPUs",
+    "intra_node_link": "node links",
+    "inter_node_link": "network",
+}
+
+
+def print_advice(console: Console, answer: Advised) -> None:
+    """Print an answer."""
+    several = len(answer.jobs) > 1
+    for job in answer.jobs:
+        share = f" ({words.percent(job.share)} of the time)" if several else ""
+        console.print(Text(f"{words.headline(job.asking.before)}{share}", style="bold"))
+        for line in filter(None, (words.batch_line(job.asking.before), words.layout_line(job.asking.before))):
+            console.print(Text(line, style="dim"))
+    console.print(Text(f"\n{answer.verdict}", style="bold"))
+    console.print(Text(limits_line(answer)))
+    for line in filter(None, (_market_line(answer),)):
+        console.print(Text(line, style="dim"))
+    for title, every, nothing in (
+        ("to change for free", answer.free, "Nothing that was tried is surely faster on the same hardware."),
+        ("to buy", answer.buy, "Nothing that was tried is surely worth buying."),
+    ):
+        console.print(_table(title, every) if every else Text(f"\n{nothing}"))
+    if answer.undecided:
+        console.print(_undecided(answer.undecided))
+    if answer.not_worth:
+        console.print(_not_worth(answer.not_worth))
+    for line in filter(None, (_prices_line(answer), _shown_by(answer))):
+        console.print(Text(line, style="dim"))
+
+
+def _prices_line(answer: Advised) -> str:
+    """Say whose prices these are, and which are of another market."""
+    own = answer.jobs[0].asking.before.cost["price"]
+    others = [one.price for one in (*answer.buy, *answer.undecided) if one.price is not None and not one.comparable]
+    if own is None:
+        return ""
+    return f"Prices now: {own}." + (f" * {'; '.join(dict.fromkeys(others))}: compare with care." if others else "")
+
+
+def limits_line(answer: Advised) -> str:
+    """Say what the time waits for."""
+    parts = [
+        f"{words.BOUND_WORDS[name]} {words.percent(share)}"
+        for name, share in list(answer.limits.items())[:_LIMITS]
+        if share >= _LEAST
+    ]
+    return f"Time by what it waits for: {', '.join(parts)}."
+
+
+def _market_line(answer: Advised) -> str:
+    market = answer.market
+    if market is None or all(one.percent is None for one in answer.marginals):
+        return ""
+    what = "prices of an hour" if market.kind == "hourly" else "purchase prices"
+    parts = [
+        f"{market.exponents[name]:.2f} +- {market.errors[name]:.2f} % for 1 % more {shown}"
+        for name, shown in (
+            ("memory_bandwidth", "bandwidth"),
+            ("tensor_flops", "tensor FLOP/s"),
+            ("memory_capacity", "memory"),
+        )
+    ]
+    scatter = words.percent(market.scatter)
+    return f"Market: {what} of {market.cards} cards ask {', '.join(parts)} (single cards scatter by {scatter})."
+
+
+def _table(title: str, every: tuple[Advice, ...]) -> Grid:
+    heads = [text(title), text("what", 4), number("faster"), number("80 % interval", 2), number("USD/h", 1)]
+    grid = Grid([*heads, number("cost per unit", 3), text("why", 5)])
+    for one in every:
+        grid.add(_change(one), _kind(one), _more(one.gain), _ends(one), _dollars(one), _ratio(one), one.why)
+    return grid
+
+
+def _undecided(every: tuple[Advice, ...]) -> Grid:
+    heads = [
+        text("undecided"),
+        number("faster"),
+        number("80 % interval", 2),
+        number("USD/h", 3),
+        text("to decide, time", 1),
+    ]
+    grid = Grid(heads)
+    for one in every:
+        grid.add(_change(one), _more(one.gain), _ends(one), _dollars(one), one.measure or "")
+    return grid
+
+
+def _not_worth(every: tuple[Advice, ...]) -> Grid:
+    grid = Grid([text("not worth it"), text("what", 2), number("buys"), text("why", 1)])
+    for one in every:
+        grid.add(_change(one), _kind(one), _more(one.gain), one.why)
+    return grid
+
+
+def _change(one: Advice) -> str:
+    """Return a change with room to break it over lines."""
+    return re.sub(
+        r"(?<![\w.])(parallel|hardware|engine_facts|workload)\.", "", one.change.replace(", ", ",").replace(",", ", ")
+    )
+
+
+def _kind(one: Advice) -> str:
+    return _KINDS.get(one.kind, one.kind.replace("_", " "))
+
+
+def _more(gain: float) -> str:
+    return f"{100.0 * gain:+.0f} %" if abs(gain) >= 0.1 else f"{100.0 * gain:+.1f} %"
+
+
+def _ends(one: Advice) -> str:
+    return "-" if one.interval is None else f"{_more(one.interval[0])} .. {_more(one.interval[1])}"
+
+
+def _dollars(one: Advice) -> str:
+    if one.usd is None:
+        return "?"
+    if one.usd == 0.0:
+        return "0"
+    return f"{'+' if one.usd > 0.0 else '-'}{words.dollars(abs(one.usd))}{'' if one.comparable else '*'}"
+
+
+def _ratio(one: Advice) -> str:
+    return "?" if one.cost_ratio is None else f"{one.cost_ratio:.2f}x{'' if one.comparable else '*'}"
+
+
+def _shown_by(answer: Advised) -> str:
+    every = (*answer.free, *answer.buy, *answer.undecided, *answer.not_worth)
+    head = f"{words.count(answer.tried)} changes and cards were tried."
+    return head if not every else f"{head} Each line is one command (--json has them all): {every[0].command}"

@@ -1,0 +1,172 @@
+"""Advice: what it says is what the command beside it shows, decided where the interval decides, from engines and real prices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import roofsim
+from roofsim.decide.candidates import candidates
+from roofsim.decide.market import RESOURCES, least_squares, market_of
+from roofsim.decide.whatif import Asking
+from roofsim.errors import SpecError
+from roofsim.report.tabular import to_json
+from roofsim.spec.scenario.document import load_scenario
+from tests.surely import sure
+
+if TYPE_CHECKING:
+    from roofsim.decide.advise import Advised
+
+DECODE: dict[str, Any] = {
+    "model": "llama3-8b",
+    "workload": {"phase": "decode", "context_length": 1024, "engine": "vllm", "batch_size": 8},
+    "hardware": {"gpu": "h100"},
+}
+IMAGES: dict[str, Any] = {
+    "model": "resnet50",
+    "workload": {"batch_size": 64, "precision": "fp16-amp"},
+    "hardware": {"gpu": "a100"},
+}
+LISTS = ("free", "buy", "not_worth", "undecided")
+
+
+@pytest.fixture(scope="module")
+def decode() -> Advised:
+    return roofsim.advise(DECODE)
+
+
+@pytest.fixture(scope="module")
+def images() -> Advised:
+    return roofsim.advise(IMAGES)
+
+
+def every(answer: Advised) -> list[Any]:
+    return [one for name in LISTS for one in getattr(answer, name)]
+
+
+@pytest.mark.parametrize(("scenario", "name"), [(DECODE, "decode"), (IMAGES, "images")])
+def test_each_gain_is_that_of_its_whatif(scenario, name, request):
+    for one in every(request.getfixturevalue(name)):
+        outcome = roofsim.whatif(scenario, [one.change]).outcomes[0]
+        assert one.gain == pytest.approx(sure(outcome.ratio) - 1.0, abs=1e-6), one.change
+        if one.cost_ratio is not None:
+            assert one.cost_ratio == pytest.approx(sure(outcome.cost_ratio), rel=1e-9)
+
+
+def test_what_is_decided_lies_outside_of_its_interval(decode, images):
+    for answer in (decode, images):
+        for one in (*answer.free, *answer.buy):
+            assert one.decided
+            assert one.measure is None
+            assert sure(one.interval)[0] > 0.0
+        for one in answer.undecided:
+            low, high = sure(one.interval)
+            assert low <= 0.0 <= high
+            assert one.measure is not None
+        for one in answer.not_worth:
+            assert one.gain < 0.05
+            assert one.measure is None
+
+
+def test_a_decode_is_told_bandwidth_and_an_overworked_host_neither(decode):
+    assert decode.verdict.startswith("Bandwidth: 1 % more speed costs ")
+    assert decode.bound == "memory_bandwidth"
+    launches = roofsim.advise("bert-large", gpu="a100", sequence_length=128)
+    assert launches.verdict.startswith("Neither bandwidth nor compute: ")
+    assert "kernel launches" in launches.verdict
+    dense = roofsim.advise("gpt3-6.7b", gpu="h200", phase="prefill", prompt_length=2048, batch_size=8, engine="vllm")
+    assert dense.verdict.startswith("Compute: ")
+    assert {"memory.bandwidth=2x"} <= {one.change for one in dense.not_worth}
+
+
+def test_one_percent_more_speed_costs_what_the_market_asks_over_what_it_gains(decode):
+    market, hourly = sure(decode.market), roofsim.run(DECODE).cost["usd_per_hour"]
+    for one in decode.marginals:
+        assert sure(one.percent) == pytest.approx(market.exponents[one.resource] / one.elasticity)
+        assert sure(one.low) < sure(one.percent) < sure(one.high)
+        assert sure(one.usd) == pytest.approx(sure(one.percent) / 100.0 * hourly)
+
+
+def test_a_market_of_powers_is_found_again():
+    draw = np.random.default_rng(3)
+    amounts = np.concatenate([draw.normal(size=(40, 3)), np.ones((40, 1))], axis=1)
+    wanted = np.array([0.6, 0.3, 0.1, 1.2])
+    fit, errors, scatter = least_squares(amounts, amounts @ wanted + 0.2 * draw.normal(size=40))
+    assert np.all(np.abs(fit - wanted) < 3.0 * errors)
+    assert scatter == pytest.approx(0.2, rel=0.3)
+    real = sure(market_of("bf16"))
+    assert real.cards >= 15
+    assert set(real.exponents) == set(RESOURCES)
+    assert market_of("fp32") == market_of("fp16")  # no matrix units take it
+
+
+def test_free_changes_come_from_the_engines_of_such_a_model(images):
+    asking = Asking(load_scenario(IMAGES, {}))
+    tried = candidates(asking.evaluation.resolved, asking.stated, asking.document.data)
+    texts = {one.text for one in tried}
+    assert {"memory_format=channels_last", "engine=pytorch-compile", "optimizer=adamw-fused"} <= texts
+    assert not texts & {"engine=vllm", "engine=megatron-core", "engine=torchtitan"}  # language models alone
+    assert "memory_format=channels_first" not in texts  # as it is
+    assert [one.change for one in images.free][:1] == ["engine=pytorch-compile"]
+
+
+def test_what_changes_numbers_says_so(decode):
+    formats = [one for one in decode.free if one.kind == "precision"]
+    assert formats
+    assert all("other number formats" in one.why for one in formats)
+
+
+def test_several_gpus_are_told_their_layout():
+    scenario = {
+        "model": "gpt2-355m",
+        "workload": {"sequence_length": 1024, "micro_batch_size": 4},
+        "parallel": {"tensor": 4},
+        "hardware": {"gpu": "a100", "gpus": 4},
+    }
+    answer = roofsim.advise(scenario)
+    (layout,) = [one for one in (*answer.free, *answer.undecided) if one.kind == "layout"]
+    assert layout.gain > 0.1  # replicas, not four slices of small layers
+    assert "parallel.tensor=1" in layout.change
+    outcome = roofsim.whatif(scenario, [layout.change]).outcomes[0]
+    assert layout.gain == pytest.approx(sure(outcome.ratio) - 1.0, abs=1e-6)
+    same = sure(outcome.result).scenario["workload"]["global_batch_size"]
+    assert same == answer.jobs[0].asking.stated["workload"]["global_batch_size"]
+
+
+def test_a_mix_is_the_time_of_its_jobs(decode, images):
+    mix = roofsim.advise([DECODE, IMAGES], weights=[3, 1], gpu="a100")
+    assert [job.share for job in mix.jobs] == [0.75, 0.25]
+    card = next(one for one in (*mix.buy, *mix.undecided) if one.kind == "card")
+    ratios = [sure(roofsim.whatif(one, [card.change], gpu="a100").outcomes[0].ratio) for one in (DECODE, IMAGES)]
+    assert card.gain == pytest.approx(1.0 / (0.75 / ratios[0] + 0.25 / ratios[1]) - 1.0)
+    assert math.fsum(mix.limits.values()) == pytest.approx(1.0)
+    engine = next(one for one in (*mix.free, *mix.undecided) if one.change == "memory_format=channels_last")
+    alone = sure(roofsim.whatif(IMAGES, [engine.change], gpu="a100").outcomes[0].ratio)
+    assert engine.gain == pytest.approx(1.0 / (0.75 + 0.25 / alone) - 1.0, rel=1e-6)
+
+
+def test_what_does_not_fit_is_told_so_first():
+    answer = roofsim.advise("llama3-8b", gpu="rtx4090", sequence_length=1024)
+    assert answer.verdict.startswith("Memory first: llama3-8b does not fit, ")
+    assert all(sure(one.cost_ratio) > 0.0 for one in answer.buy if one.cost_ratio is not None)
+    assert any("more memory" in one.why for one in (*answer.buy, *answer.undecided))
+
+
+def test_weights_belong_to_jobs():
+    with pytest.raises(SpecError, match="expected a weight for each of 1 job; got 2"):
+        roofsim.advise(DECODE, weights=[1, 2])
+    with pytest.raises(SpecError, match="expected weights above zero"):
+        roofsim.advise([DECODE, DECODE], weights=[1, 0])
+
+
+def test_data_and_rows_hold_every_item(decode):
+    data = decode.to_dict()
+    assert {"schema", "verdict", "bound", *LISTS} <= set(data)
+    assert to_json(data)
+    assert len(decode.to_rows()) == len(every(decode))
+    for name in LISTS:
+        assert all({"change", "command", "gain", "interval", "usd"} <= set(one) for one in data[name])
+    assert repr(decode).startswith("<Advised: Bandwidth: ")
