@@ -50,7 +50,7 @@ def page(swept: SweepTable, asked: AskedReport) -> ReportPage:
     places = range(len(swept)) if asked.places is None else asked.places
     data = Data({"answer": swept.to_dict(places)})
     keys = [key for key in asked.figures or USUAL if key in swept.rows and swept[key].dtype.kind in "fib"]
-    drawn = _Drawn(swept, {place: row for row, place in enumerate(places)})
+    drawn = _SweptCharts(swept, {place: row for row, place in enumerate(places)})
     size = " x ".join(words.count(number) for number in swept.shape)
     return ReportPage(
         verb=asked.verb,
@@ -89,7 +89,7 @@ def _label(key: str) -> str:
     return f"{key}, {unit}" if unit else f"{key} (a factor or share)"
 
 
-class _Drawn:
+class _SweptCharts:
     """The charts of a sweep; `rows` says where in the page's data each point stands."""
 
     def __init__(self, swept: SweepTable, rows: dict[int, int]) -> None:

@@ -109,7 +109,7 @@ def chart(
     """Return a plane in both widths; small ones stand three in a row."""
 
     def draw(width: float) -> SvgDrawing:
-        return _Drawn(plane, width, about).drawing
+        return _OnPlane(plane, width, about).drawing
 
     own = {"x": plane.x.frame(), "y": plane.y.frame(), **(frame or {})}
     given: dict[str, Any] = {
@@ -125,7 +125,7 @@ def chart(
     return twice(draw, **given)
 
 
-class _Drawn:
+class _OnPlane:
     """A plane on a drawing of some width."""
 
     def __init__(self, plane: Plane, width: float, about: str) -> None:

@@ -56,12 +56,12 @@ def _cell(scenario: dict[str, Any], labels: list[str], sizes: dict[str, int]) ->
 
     given = {key: value for key, value in (scenario.get("workload") or {}).items() if key not in _TOGETHER}
     try:
-        found = compare(scenario | {"workload": given | sizes}, labels)
+        lead = compare(scenario | {"workload": given | sizes}, labels)
     except (SpecError, NoDataError) as refused:
         return {"fastest": None, "reason": str(refused).splitlines()[0]}
-    if found.fastest is None:
-        return {"fastest": None, "reason": found.sentence or "no card runs this and has room for it"}
-    return {"fastest": found.fastest.to_dict(), "reason": None}
+    if lead.fastest is None:
+        return {"fastest": None, "reason": lead.sentence or "no card runs this and has room for it"}
+    return {"fastest": lead.fastest.to_dict(), "reason": None}
 
 
 #: Sizes that follow from the one that is varied.
@@ -111,30 +111,28 @@ def _sizes(key: str, values: list[int]) -> PlotAxis:
 
 
 def _drawn(data: dict[str, Any], row: int, column: int, steps: tuple[Any, ...]) -> Cell:
-    found, reason = data["cells"][row][column]["fastest"], data["cells"][row][column]["reason"]
+    lead, reason = data["cells"][row][column]["fastest"], data["cells"][row][column]["reason"]
     place: dict[str, Any] = {"x": (column - 0.48, column + 0.48), "y": (row - 0.46, row + 0.46)}
     sizes = f"{words.count(data['batches'][column])} x {words.count(data['lengths'][row])}"
-    if found is None:
+    if lead is None:
         return Cell(**place, colour="var(--line)", tip=f"{sizes}: {reason}")
-    colour, equal = card(data["cards"].index(found["label"])), found["verdict"] == ABOUT_EQUAL
-    if found["next"] is None:
+    colour, equal = card(data["cards"].index(lead["label"])), lead["verdict"] == ABOUT_EQUAL
+    if lead["next"] is None:
         return Cell(
-            **place, colour=colour, tip=f"{sizes}: only {found['label']} runs it", label="alone", ink=ink_on(colour)
+            **place, colour=colour, tip=f"{sizes}: only {lead['label']} runs it", label="alone", ink=ink_on(colour)
         )
-    lead = f"{found['factor']:.2f}x"
+    factor = f"{lead['factor']:.2f}x"
     ends = (
-        ""
-        if found["interval"] is None
-        else f" (80 % interval {found['interval'][0]:.2f} to {found['interval'][1]:.2f})"
+        "" if lead["interval"] is None else f" (80 % interval {lead['interval'][0]:.2f} to {lead['interval'][1]:.2f})"
     )
-    tip = f"{sizes}: {found['label']}, {lead} the speed of {found['next']}{ends}{'; about equal' if equal else ''}"
+    tip = f"{sizes}: {lead['label']}, {factor} the speed of {lead['next']}{ends}{'; about equal' if equal else ''}"
     return Cell(
         **place,
         colour=colour,
         tip=tip,
         key=pointer(*steps),
-        value=found["factor"],
-        label=lead,
+        value=lead["factor"],
+        label=factor,
         ink=ink_on(colour),
         hatched=equal,
     )
