@@ -93,7 +93,8 @@ def serve(
         show(served, console())
     else:
         as_rows(served.rows(), json=False, csv=True)
-    write_report(html, served, "serve", document, {"simulated": simulate})
+    bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}
+    write_report(html, served, "serve", document, {**bounds, "simulated": simulate})
     if plot is not None:
         from roofsim.report.serving_plot import draw
 
