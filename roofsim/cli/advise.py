@@ -6,8 +6,9 @@ import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import scenarios
-from roofsim.cli.flags import Csv, Json
+from roofsim.cli.flags import Csv, Html, Json
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Argument, Option
 
@@ -38,6 +39,7 @@ def advise(
     *,
     scenario: Scenarios,
     weights: Weights = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -46,11 +48,14 @@ def advise(
     from roofsim.cli.progress import tracked
     from roofsim.decide.advise import advise_documents
 
+    checked_report(html)
     jobs = [(one, document_of(one, overrides), written(one, overrides)) for one in scenario]
     advised = advise_documents(
         jobs, None if weights is None else _weights(weights), lambda every: tracked(every, "trying changes")
     )
     _write(advised, json=json, csv=csv)
+    asked = {"scenario": [document.data for _, document, _ in jobs], "weights": _weights(weights) if weights else None}
+    write_report(html, advised, "advise", None, asked)
 
 
 def written(scenario: str, overrides: Overrides) -> str:
