@@ -5,7 +5,7 @@ PYTHON ?= python3
 INPUTS ?= 34000
 SEED ?= 1
 
-.PHONY: help demo test test-all test-lowest fuzz check format docs accuracy golden benchmark site coverage clean
+.PHONY: help demo test test-all test-lowest test-browser fuzz check format docs accuracy golden benchmark site coverage clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -40,6 +40,10 @@ test-lowest:  ## run a part of the test suite with the lowest versions that pypr
 	$(VENV)-lowest/bin/python -m pip install --quiet -r $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not slow" tests/cli tests/spec tests/importers tests/graph tests/architecture tests/fuzz \
 		tests/serve/test_serving.py tests/schedule/test_simulation.py tests/calibrate/test_kernels.py
+
+test-browser: $(VENV)/.test  ## open reports in a Chromium that is installed (CHROMIUM=/usr/bin/chromium names it)
+	$(BIN)/python -m pip install --quiet -e '.[browser]'
+	$(BIN)/python -m pytest -m browser tests/browser
 
 fuzz: $(VENV)/.test  ## throw 34,000 inputs at every door (half an hour; INPUTS=1000 SEED=2 for others)
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)

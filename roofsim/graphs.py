@@ -162,11 +162,11 @@ class NetworkGraphs(Graphs):
     def make_networks(self) -> tuple[Network, ...]:
         """Lower the networks, and run the passes on each."""
         resolved = self.resolved
-        precision, wide = resolved.precision, decoder_precision(resolved)
+        plain, wide = plain_precision(resolved), decoder_precision(resolved)
         steps = real(resolved.workload.num_inference_steps or 1)
         networks = []
         for network in lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps):
-            types = wide if network.wide else precision
+            types = wide if network.wide else resolved.precision if network.narrow else plain
             passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
             graph = run_passes(with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
             networks.append(replace(network, graph=graph))
@@ -180,13 +180,28 @@ def num_micro_batches(resolved: Resolved) -> Real:
     return cast("Real", keyed(number))
 
 
+def plain_precision(resolved: Resolved) -> Precision:
+    """Return the types of a pipeline's networks beside the denoiser: formats of narrow products are of the denoiser alone.
+
+    NVIDIA Model Optimizer quantizes the backbone of a pipeline (examples/diffusers), as do torchao's recipes for diffusers.
+    """
+    precision = resolved.precision
+    if precision.operands is None:
+        return precision
+    return replace(precision, math=precision.compute, weights=None, operands=None)
+
+
 def decoder_precision(resolved: Resolved) -> Precision:
     """Return the types that a diffusion pipeline decodes its images in: fp32 beside fp16 where its decoder needs that.
 
-    PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32).
+    PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32), and so do TensorRT's.
+    Beside narrow products an engine keeps its usual 16-bit type.
     """
-    precision = resolved.precision
-    if not resolved.model.traits().decodes_images_wide or precision.compute != "fp16":
+    precision = plain_precision(resolved)
+    half = precision.compute == "fp16" or (
+        precision is not resolved.precision and resolved.engine.precision.sixteen == "fp16"
+    )
+    if not resolved.model.traits().decodes_images_wide or not half:
         return precision
     math = "tf32" if "tf32" in resolved.gpu.peak else "fp32"
     return replace(precision, compute="fp32", math=math, parameters="fp32", weights=None, operands=None, autocast=False)

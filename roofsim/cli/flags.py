@@ -77,3 +77,11 @@ Trace = Annotated[
     Path | None,
     Option("--trace", metavar="FILE.json", help="Write a trace for chrome://tracing or ui.perfetto.dev."),
 ]
+Html = Annotated[
+    Path | None,
+    Option(
+        "--html",
+        metavar="FILE.html",
+        help="Write a report to hand on: one page with charts, sources and all data, which needs no network.",
+    ),
+]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Emit, FromLaunch, Json, ScenarioOrNone, Trace
+from roofsim.cli.flags import PICTURES, Csv, Emit, FromLaunch, Html, Json, ScenarioOrNone, Trace
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, evaluated, write_text
+from roofsim.cli.report import checked_report, write_report
+from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, evaluated, write_text
 from roofsim.cli.words import Option
 
 __all__ = ["PICTURES", "Csv", "Json", "Plot", "Trace", "run"]
@@ -25,6 +26,7 @@ def run(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    html: Html = None,
     trace: Trace = None,
     emit: Emit = None,
     overrides: Overrides,
@@ -34,7 +36,9 @@ def run(
 
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
-    evaluation = evaluated(asked_for(scenario, from_launch, overrides), overrides, with_curve=plot is not None)
+    checked_report(html)
+    document = document_of(asked_for(scenario, from_launch, overrides), overrides)
+    evaluation = evaluated(document, [], with_curve=plot is not None or html is not None)
     result = answer(evaluation)
     if emit is not None:
         from roofsim.importers.launch.write import launch_command
@@ -53,6 +57,7 @@ def run(
         from roofsim.report.plot import draw_run
 
         draw_run([(evaluation, result)], plot)
+    write_report(html, result, "run", document, evaluation=evaluation)
     if trace is not None:
         from roofsim.analyze.timeline import timeline
         from roofsim.report.trace import write_trace

@@ -19,6 +19,8 @@ class Network:
     ----------
     times
         How often it runs per step.
+    narrow
+        Whether formats of narrow products are meant for it.
     wide
         Whether it computes in the wider type that `Traits.decodes_images_wide` asks for.
     grows
@@ -28,5 +30,6 @@ class Network:
     name: str
     graph: OpGraph
     times: Real
+    narrow: bool = False
     wide: bool = False
     upsamples: bool = False

@@ -24,6 +24,7 @@ FILES = [
     (["run", "TINY", "--plot"], "answer.png"),
     (["run", "TINY", "--plot"], "answer.pdf"),
     (["run", "TINY", "--trace"], "trace.json"),
+    (["run", "TINY", "--html"], "answer.html"),
     (["compare", "TINY", "a100", "h100", "--plot"], "cards.png"),
     (["memory", "TINY", "--plot"], "curve.png"),
     (["timeline", "TINY", "--plot"], "lanes.png"),

@@ -118,3 +118,19 @@ def test_slices_decode_one_image_after_the_other():
 def test_what_makes_no_sense_is_refused(model, workload, words):
     with pytest.raises(SpecError, match=words):
         resolve({"model": model, "workload": workload, "hardware": {"gpu": "a100-sxm4-80gb"}})
+
+
+@pytest.mark.parametrize(("model", "decoded"), [("stable-diffusion-xl-pipeline", "fp32"), ("sd15-pipeline", "bf16")])
+def test_narrow_formats_are_of_the_denoiser(model, decoded):
+    """Quantizers of pipelines take the denoiser alone: text encoders stay in 16 bits, a decoder that overflows fp16 in fp32."""
+    stages = {
+        stage.name: stage for stage in priced(model, gpu="h100", engine="tensorrt", precision="fp8").program.stages
+    }
+    types = {
+        name: {tensor.dtype.name for op in stage.graph for tensor in op.inputs} - {"int64"}
+        for name, stage in stages.items()
+    }
+    assert "fp8" in types.pop("denoise")
+    assert types.pop("decode_image") == {decoded}
+    assert types
+    assert all(texts == {"bf16"} for texts in types.values())

@@ -45,7 +45,7 @@ def lower_networks(model: PipelineModel, call: Call, wide: DType, steps: Real) -
     texts = lower_text_encoders(model, call)
     return [
         *(Network(name=name, graph=graph, times=prompts) for name, graph in texts.items()),
-        Network(name="denoise", graph=lower_denoiser(model, call), times=steps),
+        Network(name="denoise", graph=lower_denoiser(model, call), times=steps, narrow=True),
         Network(name="decode_image", graph=decoder, times=images, wide=True, upsamples=True),
     ]
 

@@ -72,6 +72,11 @@ class PrecisionFacts(Facts):
         "false: an error.",
     )
 
+    @property
+    def sixteen(self) -> str:
+        """Return the 16-bit type that it computes in beside narrower ones."""
+        return "bf16" if self.default == "bf16" else "fp16"
+
 
 class TrainingFacts(Facts):
     """How a training step keeps gradients, updates parameters and recomputes."""

@@ -94,7 +94,7 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Platform:
         gpu=gpu.name,
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
         engine=engine.name,
-        sixteen="bf16" if engine.precision.default == "bf16" else "fp16",
+        sixteen=engine.precision.sixteen,
         facts=engine.precision,
     )
 

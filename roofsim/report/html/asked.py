@@ -1,0 +1,68 @@
+"""Say what a page's answer was asked with: its command, the Python that gives the same, the scenario to copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.records import dataclass, field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from roofsim.evaluate import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedReport:
+    """What made an answer.
+
+    Attributes
+    ----------
+    verb
+        ``run``, ``compare`` ...
+    command
+        As a shell reads it; None where it was Python.
+    scenario
+        What was asked, as a scenario file has it, with the options of the command put in; None where there is none.
+    arguments
+        What else the Python function takes: ``{"gpus": ["a100", "h100"]}``.
+    evaluation
+        Of `run`: what the result was made of, for the pictures that need it; made again where it is not given.
+    """
+
+    verb: str
+    command: str | None = None
+    scenario: dict[str, Any] | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
+
+    @property
+    def yaml(self) -> str | None:
+        """The scenario as a file."""
+        if self.scenario is None:
+            return None
+        import yaml
+
+        text: str = yaml.safe_dump(self.scenario, sort_keys=False, allow_unicode=True, width=100)
+        return text.rstrip("\n")
+
+    @property
+    def python(self) -> str | None:
+        """The call that gives the same answer."""
+        if self.scenario is None and not self.arguments:
+            return None
+        given = [] if self.scenario is None else [_literal(self.scenario)]
+        given += [
+            f"{name}={_literal(value)}" for name, value in self.arguments.items() if value not in (None, (), [], {}, "")
+        ]
+        call = f"answer = roofsim.{self.verb}({', '.join(given)})"
+        if len(call) > 100:
+            inner = "".join(f"    {one},\n" for one in (each.replace("\n", "\n    ") for each in given))
+            call = f"answer = roofsim.{self.verb}(\n{inner})"
+        return f"import roofsim\n\n{call}\nprint(answer)"
+
+
+def _literal(value: Any) -> str:
+    from pprint import pformat
+
+    return pformat(value, width=92, sort_dicts=False, compact=True)

@@ -1,0 +1,94 @@
+"""Reports in a Chromium that is installed; these tests run where somebody asks for them: ``make test-browser``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What a Chromium is called, in the order in which they are tried; CHROMIUM names another.
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+HOSTILE = "</script><script>document.title='broken'</script><img src=x onerror=document.title='broken'>"
+SIZES = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "max_sequence_length": 64}
+SCENARIO = {"model": {"family": "decoder", "name": HOSTILE, **SIZES}, "hardware": {"gpu": "a100"}}
+COMMANDS = {
+    "run": "run gpt.yaml --gpu a100",
+    "ranks": "run llama3-70b --gpu h100 --gpus 64 --tensor 8 --pipeline 4 --engine megatron-core --global-batch-size 64",
+    "generate": "run llama3-8b --gpu rtx4090 --phase generate --prompt-length 1k --output-length 128 --engine vllm",
+    "hostile": "run HOSTILE",
+}
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave these tests out unless they are asked for by their marker: not every machine has a browser."""
+    if "browser" in (config.option.markexpr or ""):
+        return
+    ours = [item for item in items if "browser" in item.keywords]
+    config.hook.pytest_deselected(items=ours)
+    items[:] = [item for item in items if item not in ours]
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=named, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory):
+    """Return a function that gives the file of a report, made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("reports")
+    hostile = folder / "hostile.yaml"
+    hostile.write_text(json.dumps(SCENARIO), encoding="utf-8")
+
+    def made(name):
+        path = folder / f"{name}.html"
+        if not path.exists():
+            words = [str(hostile) if word == "HOSTILE" else word for word in COMMANDS[name].split()]
+            subprocess.run(
+                [sys.executable, "-m", "roofsim", *words, "--html", str(path)],
+                check=True,
+                cwd=ROOT,
+                capture_output=True,
+            )
+        return path
+
+    return made
+
+
+@pytest.fixture(params=COMMANDS)
+def report(request, reports):
+    return reports(request.param)
+
+
+@pytest.fixture
+def open_page(chromium):
+    """Return a function that opens a file and gives its page and what its console said."""
+    contexts = []
+
+    def opened(path, *, width=900, dark=False):
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", offline=True
+        )
+        contexts.append(context)
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(("file:", "blob:")) else said.append(asked.url))
+        page.goto(path.as_uri())
+        return page, said
+
+    yield opened
+    for context in contexts:
+        context.close()
