@@ -142,3 +142,13 @@ def json_schema(what: str) -> dict[str, Any]:
         return engine_schema()
     schema = SCHEMAS[what].model_json_schema()
     return with_engine_facts(schema) if what == "scenario" else schema
+
+
+def price_rows() -> list[dict[str, Any]]:
+    """Return every price that is known of the cards and nodes of the catalog."""
+    rows: list[dict[str, Any]] = []
+    for kind in ("gpu", "system"):
+        for name in catalog.names(kind):
+            offers = (catalog.load(kind, name).data.get("price") or {}).get("offers") or []
+            rows += [{"kind_of_hardware": kind, "name": name, **offer} for offer in offers]
+    return rows

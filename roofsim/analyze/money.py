@@ -30,6 +30,9 @@ def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: 
     dollars = None if quote is None else quote.per_gpu * gpus
     return {
         "usd_per_hour": dollars,
+        "usd_per_hour_low": None if quote is None or quote.low is None else quote.low * gpus,
+        "usd_per_hour_high": None if quote is None or quote.high is None else quote.high * gpus,
+        "prices_known": 0 if quote is None else quote.known,
         f"usd_per_million_{unit}": None
         if dollars is None or per_million is None
         else dollars / SECONDS_PER_HOUR * per_million,
@@ -42,6 +45,7 @@ def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: 
         "price_kind": None if quote is None else quote.kind,
         "price_seller": None if quote is None else quote.seller,
         "price_region": None if quote is None else quote.region,
+        "price_old": None if quote is None else quote.old,
         "price_source": None if quote is None else quote.source,
         "price": None if quote is None else quote.words(),
     }

@@ -52,7 +52,7 @@ Stage = Annotated[
 Unrolled = Annotated[bool, Option("--unrolled", help="Write out every layer, also those that are alike.")]
 
 
-@scenario_options(leave_out=LONG_RUNS)
+@scenario_options(leave_out=LONG_RUNS, prices=False)
 def graph(
     *,
     scenario: Scenario,

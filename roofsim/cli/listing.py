@@ -13,7 +13,8 @@ KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "mod
 
 PLUGINS = "plugins"
 CONSTANTS = "constants"
-OTHERS = ("families", "schedules", CONSTANTS, PLUGINS)
+PRICES = "prices"
+OTHERS = ("families", "schedules", CONSTANTS, PLUGINS, PRICES)
 
 What = Annotated[
     str | None,
@@ -40,6 +41,15 @@ def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> No
 
     if what.lower() in (PLUGINS, "plugin"):
         _list_plugins(json=json, csv=csv)
+        return
+    if what.lower() == PRICES:
+        from roofsim.analyze.catalogs import price_rows
+
+        rows = price_rows()
+        if not as_rows(rows, json=json, csv=csv):
+            from roofsim.report.tables import print_prices
+
+            print_prices(console(), rows)
         return
     if what.lower() == CONSTANTS:
         from roofsim.analyze.catalogs import constant_rows

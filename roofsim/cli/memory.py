@@ -57,7 +57,7 @@ SnapshotFile = Annotated[
 ]
 
 
-@scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))
+@scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"), prices=False)
 def memory(
     *,
     scenario: Scenario = None,

@@ -27,7 +27,7 @@ Stage = Annotated[
 Listing = Annotated[bool, Option("--listing", help="Print the graph itself, one operation per line.")]
 
 
-@scenario_options(leave_out=LONG_RUNS)
+@scenario_options(leave_out=LONG_RUNS, prices=False)
 def ops(
     *,
     scenario: Scenario,

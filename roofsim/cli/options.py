@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 import typing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from roofsim.cli import complete
@@ -99,6 +101,7 @@ def scenario_options(
     refused: tuple[str, ...] = ...,
     defaults: dict[str, str] | None = ...,
     settings: bool = ...,
+    prices: bool = ...,
 ) -> Callable[[Verb], Verb]: ...
 
 
@@ -109,14 +112,16 @@ def scenario_options(
     refused: tuple[str, ...] = SERVING,
     defaults: dict[str, str] | None = None,
     settings: bool = True,
+    prices: bool = True,
 ) -> Any:
     """Add the scenario options to a verb, but those left out; it receives them as `overrides`, in the order of the schema.
 
     Those `refused` are not in the help; the verb says why it has no use for them. `defaults` are those that a verb has of
-    its own. Without `settings`, ``--set`` is the verb's own.
+    its own. Without `settings`, ``--set`` is the verb's own; without `prices`, the verb shows no cost.
     """
     if verb is None:
-        own_words = {"leave_out": leave_out, "refused": refused, "defaults": defaults, "settings": settings}
+        own_words: dict[str, Any] = {"leave_out": leave_out, "refused": refused, "defaults": defaults}
+        own_words |= {"settings": settings, "prices": prices}
         return functools.partial(scenario_options, **own_words)
     own = {name for name in verb.__annotations__ if name != "overrides"}
     taken = {*leave_out, *own}
@@ -127,15 +132,23 @@ def scenario_options(
             for section, key, field in scenario_fields()
             if key not in taken
         ]
+        if prices:
+            shared += [each for each in _prices() if each.name not in own]
         return [*shared, _settings()] if settings else shared
 
     @functools.wraps(verb)
     def wrapped(**given: Any) -> Any:
+        stated = [] if "price" in own else given.pop("price", None) or []
+        file = given.pop("price_file", None)
         names = [name for name in given if name not in own and name != "settings"]
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [setting(text) for text in given.pop("settings", None) or []]
-        return verb(**given, overrides=chosen)
+        chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if _is_number(text)]
+        named = [text for text in stated if not _is_number(text)]
+        if not named and file is None:
+            return verb(**given, overrides=chosen)
+        return _with_prices(named, file, lambda: verb(**given, overrides=chosen))
 
     wrapped.more_parameters = more_parameters  # type: ignore[attr-defined]
     return wrapped
@@ -182,6 +195,48 @@ def _settings() -> VerbParameter:
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
     )
     return VerbParameter("settings", list[str], declared, None, required=False)
+
+
+def _prices() -> list[VerbParameter]:
+    price = Option(
+        "--price",
+        metavar="[CARD=]USD",
+        panel="Money",
+        help="What you pay per hour for one card: 2.50, or of any card or system: h100=2.50. May be repeated.",
+    )
+    file = Option(
+        "--price-file",
+        metavar="FILE.yaml",
+        panel="Money",
+        help="Prices of a file: lines 'h100: 2.50' in dollars per hour, or pages as in hardware/prices.yaml.",
+    )
+    return [
+        VerbParameter("price", list[str], price, None, required=False),
+        VerbParameter("price_file", Path | None, file, None, required=False),
+    ]
+
+
+def _with_prices(named: list[str], file: Path | None, answered: Callable[[], Any]) -> Any:
+    """Answer with the user's prices, and say which of ``--price`` concern no card of the answer."""
+    from roofsim.spec.own_prices import stated_prices
+    from roofsim.spec.prices import put_first
+
+    stated, own = stated_prices(named), stated_prices(named, file)
+    with put_first(own) as asked:
+        answer = answered()
+    unused = [name for name in stated if name not in asked]
+    if unused:
+        sys.stderr.write(f"Note: --price {', '.join(unused)}: not in this answer.\n")
+    return answer
+
+
+def _is_number(text: str) -> bool:
+    """Tell whether a price is that of the scenario's own card: an amount without a name."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def setting(text: str, flag: str = "--set") -> tuple[str, str, str]:

@@ -28,6 +28,7 @@ PANELS: Final = (
     "Precision",
     "Parallelism",
     "Hardware",
+    "Money",
     "Reliability",
     "Output",
     "Other",

@@ -20,7 +20,7 @@ Plot = Annotated[
 ]
 
 
-@scenario_options(leave_out=LONG_RUNS)
+@scenario_options(leave_out=LONG_RUNS, prices=False)
 def timeline(
     *,
     scenario: Scenario,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.money import quote_of
 from roofsim.analyze.throughput import counted_in
+from roofsim.compare.market import common_market, in_market
 from roofsim.compare.rows import Comparison, Row
 from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.errors import NoDataError, SpecError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.analyze.result import Result
+    from roofsim.compare.market import Market
     from roofsim.evaluate import Evaluation
     from roofsim.spec.own_prices import OwnPrice
     from roofsim.spec.reading.source import Document
@@ -49,7 +51,7 @@ def compare_document(
     cards = list(cards) or read_cards(usual.CARDS)
     order = checked_sort(sort)
     own = own_prices(price_settings([prices]) if isinstance(prices, str) else prices or {}, cards)
-    table = _Table(document, resolve, answer, own)
+    table = _Table(document, resolve, answer, own, common_market(cards, own))
     for card in progress(cards):
         table.add(card)
     rows = ranked(in_order(table.rows(), order))
@@ -83,6 +85,7 @@ class _Table:
     resolve: Callable[[Document], Resolved]
     answer: Callable[[Evaluation], Result]
     prices: tuple[OwnPrice, ...]
+    market: Market | None = None
     made: dict[tuple[object, ...], Row] = field(default_factory=dict)
     refused: dict[tuple[object, ...], tuple[Document, Refusal]] = field(default_factory=dict)
     aliases: dict[tuple[object, ...], tuple[object, ...]] = field(default_factory=dict)
@@ -132,7 +135,7 @@ class _Table:
         return list(self.made.values())
 
     def _row(self, card: Card, resolved: Resolved, document: Document) -> Row:
-        resolved = priced(resolved, card, self.prices)
+        resolved = priced(in_market(resolved, self.market), card, self.prices)
         evaluation = evaluate(resolved)
         quote = quote_of(resolved.gpu, resolved.system, resolved.gpus)
         stated = any(price.of(card) and price.card.override == card.override for price in self.prices)

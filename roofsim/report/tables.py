@@ -132,12 +132,34 @@ def print_entry(console: Console, data: dict[str, Any]) -> None:
     table = Grid([text("field"), text("value"), text("source")])
     before = ""
     apart = ("kind", "schema", "sources", "versions", "variants")
-    for path, value in _leaves({key: item for key, item in data.items() if key not in apart}):
+    price = dict(data.get("price") or {})
+    offers = price.pop("offers", [])
+    own = {key: item for key, item in data.items() if key not in apart} | ({"price": price} if price else {})
+    for path, value in _leaves(own):
         source = _source(sources, path)
         table.add(path, str(value), "(same)" if source and source == before else source)
         before = source
     console.print(table)
+    if offers:
+        print_prices(console, [{"name": data["name"], **offer} for offer in offers])
     _print_otherwise(console, data)
+
+
+def print_prices(console: Console, offers: list[dict[str, Any]]) -> None:
+    """Print prices of cards and nodes, one a line, with what kind of price it is, whose and of when; below, where from."""
+    table = Grid([text("name"), text("per"), number("USD"), text("kind"), text("seller"), text("date"), text("source")])
+    sources: dict[str, int] = {}
+    for offer in offers:
+        high = offer.get("usd_high")
+        amount = f"{offer['usd']:,.10g}" + ("" if high is None else f" to {high:,.10g}")
+        seller = ", ".join(str(offer[key]) for key in ("seller", "region") if offer.get(key) not in (None, "any"))
+        date = f"{offer.get('date') or '?'}{', old' if offer.get('old') else ''}"
+        place = sources.setdefault(offer.get("source") or "not stated", len(sources) + 1)
+        table.add(offer["name"], offer["per"], amount, offer.get("kind") or "?", seller or "?", date, f"[{place}]")
+    console.print(Text("Prices", style="bold"))
+    console.print(table)
+    for source, place in sources.items():
+        console.print(Text(f"[{place}] {source}"))
 
 
 def _print_otherwise(console: Console, data: dict[str, Any]) -> None:

@@ -72,8 +72,7 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
         rows.append(("off device", f"{words.off_device(result.memory.off_device)} (per GPU)"))
     if result.goodput is not None:
         rows += _goodput(result.goodput)
-    if result.cost.get("usd_per_hour") is not None:
-        rows.append(("cost", _cost(result)))
+    rows.append(("cost", _cost(result)))
     return rows
 
 
@@ -146,9 +145,11 @@ def _memory(result: Result) -> str:
 
 def _cost(result: Result) -> str:
     cost = result.cost
+    if cost.get("usd_per_hour") is None:
+        return f"no price of an hour of {result.scenario['hardware']['gpu']} is known; state one: --price 2.50"
     _, per_million = _per_million(cost)
     rate = "" if per_million is None else f", {words.dollars(per_million)} USD per million {words.unit_of(result)}"
-    return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} ({cost['price']})"
+    return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} ({cost['price']}{words.price_range(cost)})"
 
 
 def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:

@@ -13,6 +13,8 @@ from roofsim.units import count, dollars, duration, humanize, parameters, percen
 from roofsim.units import duration as seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.analyze.result import Memory, Result
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "on_replicas",
     "parameters",
     "percent",
+    "price_range",
     "room",
     "room_cell",
     "room_of",
@@ -349,3 +352,11 @@ def room_cell(verdict: str, peak: float = 0.0, capacity: float = 0.0) -> str:
     """Return a verdict on memory for a cell of a table, with what is missing."""
     missing = peak - capacity
     return _ROOM[verdict] + (f", -{gibibytes(missing)}" if missing > 0.0 else "")
+
+
+def price_range(cost: Mapping[str, Any]) -> str:
+    """Return the range of the published prices behind a cost, as the end of a sentence; nothing of a single price."""
+    low, high = cost.get("usd_per_hour_low"), cost.get("usd_per_hour_high")
+    if low is None or high is None or cost.get("prices_known", 0) == 1:
+        return ""
+    return f"; {cost['prices_known']} prices known, {dollars(low)} to {dollars(high)} USD/h"

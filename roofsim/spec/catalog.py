@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from roofsim import plugins
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
 from roofsim.plugins import Plugin, remembered
+from roofsim.spec.prices import with_prices
 from roofsim.spec.reading.source import Document, parse_value, read_kept
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
@@ -197,6 +198,10 @@ def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> D
     """
     full_name = resolve_name(kind, name, place, path)
     if full_name in names(kind):
-        return read_kept(names(kind)[full_name])
+        return _priced(kind, full_name, read_kept(names(kind)[full_name]))
     file, _READ[kind, full_name] = plugged(kind)[full_name]
-    return read_kept(file)
+    return _priced(kind, full_name, read_kept(file))
+
+
+def _priced(kind: Kind, name: str, document: Document) -> Document:
+    return with_prices(document, name, root() / "hardware" / "prices.yaml") if kind in _CARD_OR_NODE else document

@@ -12,6 +12,7 @@ from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from roofsim.spec.hardware.price import Price
     from roofsim.spec.resolve import Resolved
@@ -126,5 +127,29 @@ def _own(price: Price, hourly: float) -> Price:
         "hourly_date": None,
         "hourly_seller": None,
         "hourly_region": None,
+        "hourly_old": False,
     }
     return price.model_copy(update=changes)
+
+
+def stated_prices(texts: Iterable[str], file: Path | None = None) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Return catalog name -> the prices that a user states: ``h100=2.50``, and those of a file, which come behind them.
+
+    Raises
+    ------
+    SpecError
+        For an unknown card or node, a card that is changed, and an amount that is none.
+    """
+    own: dict[str, tuple[dict[str, Any], ...]] = {}
+    for name, amount in price_settings(texts).items():
+        entries = read_cards(name, "--price")
+        if len(entries) != 1 or entries[0].count is not None or entries[0].override:
+            message = f"expected the name of one card or system of the catalog before '='; got {name[:60]!r}"
+            raise SpecError(Problem(message, Place("--price"), "", f"For example {_EXAMPLE}."))
+        own[entries[0].name] = ({"usd": _amount(name, amount, "--price"), "per": "hour", "kind": "own"},)
+    if file is not None:
+        from roofsim.spec.price_file import read_price_file
+
+        for name, offers in read_price_file(file).items():
+            own[name] = (*own.get(name, ()), *offers)
+    return own

@@ -254,28 +254,39 @@ def test_what_ifs_are_rows():
 
 
 def test_costs_are_ranked_among_prices_that_can_be_compared():
-    comparison = roofsim.compare(SMALL, ["a100", "h100", "rtx4090", "rtx5090", "mi300x", "rtx3060"])
+    comparison = roofsim.compare(SMALL, ["a100", "h100", "rtx4090", "rtx5090", "mi300x", "rtx3060", "rx6800"])
     by_market = {lead.market: {lead.label, lead.next} for lead in comparison.cheapest}
     assert by_market[LISTED] == {"a100-sxm4-80gb", "h100-sxm5-80gb"}
-    assert set(by_market) == {LISTED, "offer of specialised clouds (mean of offers, everfir/gpu-database)"}
-    assert comparison["mi300x"].cost_rank is None
+    assert set(by_market) == {LISTED, "list price of RunPod"}
     assert comparison["rtx3060"].cost_rank is None
+    assert comparison["rx6800"].cost_rank is None
     for text in (
-        "a: list price of AWS in us-east, 2025-06",
-        "b: offer of specialised clouds",
-        "2026-09",
+        "a: list price of AWS in us-east, 2026-10",
+        "b: list price of RunPod, 2026-10",
+        "c: offer of Vast.ai",
         "Cheapest by",
     ):
         assert text in str(comparison)
 
 
 def test_prices_that_cannot_be_compared_give_no_rank():
-    comparison = roofsim.compare(SMALL, ["a100", "rtx4090"])
+    comparison = roofsim.compare(SMALL, ["l4", "v100-pcie-32gb"])
     assert comparison.cheapest == ()
     assert (
-        "No rank by cost: these prices cannot be compared (list price of AWS in us-east; offer of"
+        "No rank by cost: these prices cannot be compared (list price of AWS in us-east; offer of Akash"
         in comparison.sentence
     )
+
+
+def test_cards_of_several_markets_are_compared_in_one_that_has_them_all():
+    alone = {name: roofsim.run(SMALL, gpu=name).cost for name in ("a100", "rtx4090")}
+    assert {cost["price_seller"] for cost in alone.values()} == {"AWS", "RunPod"}
+    comparison = roofsim.compare(SMALL, ["a100", "rtx4090"])
+    costs = [sure(row.result).cost for row in comparison]
+    assert {(cost["price_kind"], cost["price_seller"]) for cost in costs} == {("list", "RunPod")}
+    assert [cost["usd_per_hour"] for cost in costs] == pytest.approx([1.39, 0.34])
+    (lead,) = comparison.cheapest
+    assert {lead.label, lead.next} == {"a100-sxm4-80gb", "rtx4090"}
 
 
 def test_own_prices_replace_published_ones_and_compare_among_themselves():

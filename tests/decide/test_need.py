@@ -213,7 +213,7 @@ def test_data_is_plain():
         ({"days": 3.0}, "belong together"),
         ({"tokens": 1e9, "step_time": 1.0}, "belong together"),
         ({"time_to_first_token": "1 s"}, "decode has no time to the first token"),
-        ({"cost": 1.0, "gpu": "rtx3060"}, "no price of rtx3060-12gb is known"),
+        ({"cost": 1.0, "gpu": "rx6800"}, "no price of rx6800 is known"),
         ({"step_time": "6ms", "gpu": "h1000"}, "unknown gpu 'h1000'"),
         ({"step_time": "6ms", "model": "lama3"}, "unknown model"),
     ],

@@ -194,7 +194,7 @@ def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Docum
     """Say that a price which the scenario states is the user's: no seller asks it."""
     if ("price", "hourly") not in changes:
         return document
-    hourly = ("hourly_date", "hourly_seller", "hourly_region")
+    hourly = ("hourly_date", "hourly_seller", "hourly_region", "hourly_old")
     price = {
         key: item for key, item in document.data["price"].items() if key not in hourly or ("price", key) in changes
     }
