@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import scenarios
 from roofsim.cli.flags import Csv, Json
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text, written
 from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
@@ -51,17 +50,6 @@ def advise(
         jobs, None if weights is None else _weights(weights), lambda every: tracked(every, "trying changes")
     )
     _write(advised, json=json, csv=csv)
-
-
-def written(scenario: str, overrides: Overrides) -> str:
-    """Return a scenario and its options as the command line of ``whatif`` takes them."""
-    flags = [
-        f"--{key.replace('_', '-')} {shlex.quote(text)}"
-        if origin == "flag"
-        else f"--base {shlex.quote(f'{key}={text}')}"
-        for key, text, origin in overrides
-    ]
-    return " ".join((shlex.quote(scenario), *flags))
 
 
 def _weights(text: str) -> list[float]:
