@@ -30,6 +30,7 @@ def plan(
     fixed: Iterable[str] = (),
     top: int = TOP,
     cut: bool = True,
+    robust: bool = False,
     jobs: int = 1,
     scheduler: str | None = None,
     resume: str | Path | None = None,
@@ -49,6 +50,9 @@ def plan(
         Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
     top, cut
         How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
+    robust
+        Whether the winner is the layout that may be behind the others by the least, at the ends of the intervals, in place of the
+        one that is predicted to be best.
     jobs, scheduler
         Processes of this machine that search, or the address of a Dask scheduler (``tcp://host:8786``, `roofsim[dask]`). The
         answer is the same.
@@ -72,7 +76,9 @@ def plan(
 
     asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed)
     spread = Spread(jobs=jobs, scheduler=scheduler, folder=None if resume is None else Path(resume))
-    return plan_asked(load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut, spread=spread)
+    return plan_asked(
+        load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut, robust=robust, spread=spread
+    )
 
 
 def planning_tools() -> Tools:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
+from roofsim.cli.flags import Choice, Csv, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
@@ -68,6 +69,14 @@ Exhaustive = Annotated[
 ]
 
 
+Robust = Annotated[
+    bool,
+    Option(
+        "--robust",
+        panel="Axes",
+        help="Choose the layout that may be behind the others by the least, at the ends of the 80 % intervals.",
+    ),
+]
 Jobs = Annotated[
     int, Option("--jobs", minimum=1, metavar="N", panel="Work", help="Search in N processes. The answer is the same.")
 ]
@@ -121,12 +130,14 @@ def plan(
     fix: Fix = None,
     top: Top = 10,
     exhaustive: Exhaustive = False,
+    robust: Robust = False,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     resume: Resume = None,
     block: Block = None,
     merge: Merge = None,
     emit: Emit = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -140,6 +151,7 @@ def plan(
     from roofsim.search.planning.running import Spread, read_share
     from roofsim.search.written_axes import read_written_axes
 
+    checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
     share = None if block is None else read_share(block)
@@ -157,16 +169,26 @@ def plan(
             watch=lambda progress: bar.show(progress.done, progress.of, progress.least),
         )
         if share is not None:
-            done, of = part_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
+            done, of = part_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
             write_text(f"{done:,} of {of:,} layouts searched; their results are in {resume}.\n")
             return
-        answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, spread=spread)
+        answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
     if answer.best is None and not json:
         raise nothing_possible(answer)
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
         _print(answer, json=json)
+    written = {
+        "gpus": gpus,
+        "gpu": gpu,
+        "objective": objective,
+        "constraints": constraint,
+        "axes": axes,
+        "fixed": fix,
+        "top": top,
+    }
+    write_report(html, answer, "plan", document, written)
 
 
 def _print(answer: Plan, *, json: bool) -> None:
@@ -195,7 +217,7 @@ def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> 
     """Return the winner as a launch command of a program."""
     from roofsim.api import resolve_document, scenario_of
     from roofsim.importers.launch.write import launch_command
-    from roofsim.search.planning.plan import with_changes
+    from roofsim.search.planning.winners import with_changes
 
     assert plan.best is not None
     resolved = resolve_document(with_changes(document_of(scenario, overrides), plan.best.changes))

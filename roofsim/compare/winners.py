@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from roofsim.analyze.distance import apart_from, spread
-from roofsim.analyze.intervals import around
-from roofsim.analyze.verdicts import ABOUT_EQUAL, pace_verdict, ratio_interval
+from roofsim.analyze.ratio import interval_of_ratio
+from roofsim.analyze.verdicts import ABOUT_EQUAL, pace_verdict
 from roofsim.compare.rows import Lead
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import replace
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Row
 
     Value = Callable[[Row], float | None]
-    Terms = dict[str, tuple[Any, Any]]
 
 #: Margins below this share are called none.
 _TIE: Final = 5e-4
@@ -182,24 +180,6 @@ def _interval_of_ratio(first: Row, second: Row, factor: float) -> tuple[float, f
     if first.result is None or second.result is None:
         return None
     return interval_of_ratio(first.result.interval_terms, second.result.interval_terms, factor)
-
-
-def interval_of_ratio(first: Terms, second: Terms, factor: float) -> tuple[float, float] | None:
-    """Return the 80 % interval of a factor between figures that go with the inverse of the step, as speeds and costs do.
-
-    What errs alike in both runs cancels.
-
-    Parameters
-    ----------
-    first, second
-        How far each term of the interval puts its ends, of the run that the factor is of and of the one it is over.
-    """
-    terms = first, second
-    if not all(terms):
-        return None
-    ends = [around(1.0, *spread(apart_from(own, others))) for own, others in (terms[::-1], terms)]
-    low, high = ratio_interval((1.0, ends[0]), (1.0, ends[1]))
-    return factor * low, factor * high
 
 
 # -- words --------------------------------------------------------------------------------------------------------------

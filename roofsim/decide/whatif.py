@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.money import quote_of
 from roofsim.analyze.ops import GROUPS
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.ratio import speedup_interval
 from roofsim.analyze.verdicts import pace_verdict
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.causes import kinds_of_time, limits, of_changes, of_parts, ops
 from roofsim.decide.changes import read_changes, with_changes
-from roofsim.decide.ratio import speedup_interval
 from roofsim.errors import NoDataError, Place, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field

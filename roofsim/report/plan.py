@@ -29,6 +29,13 @@ _DEGREES: Final = {
 #: Members of the front, and reasons, that are shown; --json has all.
 _FRONT: Final = 8
 _REASONS: Final = 6
+#: Rates of the hardware, as subjects of a sentence about how far off they are.
+_RATES: Final = {
+    "tensor_flops": "GEMMs are",
+    "memory_bandwidth": "device memory is",
+    "intra_node_link": "links inside nodes are",
+    "inter_node_link": "the network between nodes is",
+}
 _FIGURES: Final = {
     "cost": "cost",
     "tokens_per_usd": "cost",
@@ -47,7 +54,7 @@ def print_plan(console: Console, plan: Plan) -> None:
         console.print(_table(plan))
         for place, one in enumerate(plan.top[1:], 2):
             console.print(f"{place}. {one.why}", highlight=False, markup=False)
-    for line in (*certificate(plan), *counted(plan)):
+    for line in (*certificate(plan), *surely(plan), *counted(plan)):
         console.print(line, highlight=False, markup=False)
     if len(plan.front) > 1:
         console.print()
@@ -153,6 +160,46 @@ def certificate(plan: Plan) -> list[str]:
     return [
         f"No layout of this space has less {figure} than {bound}; the winner has {amount(plan.objective, plan.least)}."
     ]
+
+
+def surely(plan: Plan) -> list[str]:
+    """Return how surely the winner wins: which others cannot be told apart from it, and how wrong rates must be for another."""
+    known, best = plan.robustness, plan.best
+    if known is None or best is None:
+        return []
+    place = {one.id: f"#{at}" for at, one in enumerate(plan.top, 1)}
+    lines = []
+    if best.regret is not None:
+        lines.append(
+            f"Chosen by regret among {known['among']}: "
+            f"at the ends of the intervals it is {100 * best.regret:.1f} % behind another at most."
+        )
+    alike = [place.get(number, "one further behind") for number in known["one_of_several"]]
+    if alike:
+        shown = dict.fromkeys(alike)
+        lines.append(
+            f"One of several: inside the 80 % intervals {_listed(list(shown))} may be as good (shared errors cancel)."
+        )
+    said = {rate: _turns_said(both, place) for rate, both in known["rates"].items() if any(both.values())}
+    lines += [f"Another wins if {_RATES[rate]} {each}." for rate, each in said.items()]
+    steady = [_RATES[rate].rpartition(" ")[0] for rate in known["rates"] if rate not in said]
+    if steady:
+        lines.append(f"No other of these wins where {_listed(steady)} alone are off by up to {known['widest']:g}x.")
+    return lines
+
+
+def _turns_said(both: Mapping[str, Any], place: Mapping[int, str]) -> str:
+    ways = []
+    for side, word in (("less", "slower"), ("more", "faster")):
+        if both[side] is not None:
+            factor = both[side]["factor"]
+            percent = 100.0 * abs(1.0 - factor)
+            ways.append(f"{percent:.0f} % {word} ({place.get(both[side]['id'], 'one further behind')})")
+    return " or ".join(ways)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def amount(objective: str, value: float) -> str:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofsim
+from roofsim.analyze.ratio import moved_share, same_kernels, speedup_interval
 from roofsim.decide.causes import of_changes
 from roofsim.decide.changes import read_changes
-from roofsim.decide.ratio import moved_share, same_kernels, speedup_interval
 from roofsim.errors import SpecError
 from roofsim.report.tabular import to_json
 from tests.scenarios import FAMILIES

@@ -34,6 +34,10 @@ class Planned:
         The parts of the step, in seconds; empty where they were not asked for.
     why
         How it differs from the best, in words.
+    ratio
+        80 % interval of what it has of the objective over what the best has; None of the best itself, and where it is not known.
+    regret
+        By how much it may be behind another of the best, as a share, at the end of the interval; None where nobody asked.
     """
 
     id: int
@@ -48,6 +52,8 @@ class Planned:
     time: Mapping[str, float] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
+    ratio: tuple[float, float] | None = None
+    regret: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -61,6 +67,8 @@ class Planned:
             "joules_per_million_tokens": self.energy,
             "time": dict(self.time),
             "why": self.why,
+            "ratio_to_best_interval": None if self.ratio is None else list(self.ratio),
+            **({} if self.regret is None else {"regret": self.regret}),
             **({"figures": dict(self.figures)} if self.figures else {}),
         }
 
@@ -86,6 +94,9 @@ class Plan(Printed):
         No layout of the space has less of the objective.
     seconds
         What the search took.
+    robustness
+        How wrong rates of the model would have to be for another of the best to win (``rates``), and which of them cannot be told
+        apart from the winner (``one_of_several``); see `roofsim.search.planning.robustness`.
     top, front
         The best, and those that no other is as good as in time, memory, cost and GPUs at once.
     """

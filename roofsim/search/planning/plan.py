@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.errors import Problem, SpecError
-from roofsim.evaluate import evaluate
 from roofsim.records import replace
-from roofsim.search.planning.answer import Plan, Planned
+from roofsim.search.planning.answer import Plan
 from roofsim.search.planning.blocks import SearchInput
-from roofsim.search.planning.differences import parts_of, why
+from roofsim.search.planning.objectives import OBJECTIVES
+from roofsim.search.planning.robustness import CANDIDATES
 from roofsim.search.planning.running import Spread, run_blocks
-from roofsim.search.planning.space import ALONE
-from roofsim.spec.scenario.document import with_override
+from roofsim.search.planning.winners import plain_layout, thinned, value_at, winners
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from roofsim.search.planning.answer import Planned
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.blocks import Tools
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.search import Findings
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
-
-#: Members of a front that are shown with all their figures.
-MOST_FRONT: Final = 24
 
 
 def plan_asked(
@@ -40,6 +35,7 @@ def plan_asked(
     *,
     k: int = 10,
     cuts: bool = True,
+    robust: bool = False,
     spread: Spread | None = None,
 ) -> Plan:
     """Search the layouts of a scenario for what a caller asks; see `roofsim.plan`.
@@ -50,13 +46,16 @@ def plan_asked(
         When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is.
     """
     began = time.monotonic()
-    given, space = _prepared(document, asked, tools, k=k, cuts=cuts)
+    given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
     findings = run_blocks(given, space, spread or Spread())
-    return _answered(document, space, given.goal, tools, findings, time.monotonic() - began)
+    in_proportion = OBJECTIVES[asked.objective] != "memory"
+    top, robustness = winners(document, space, tools, findings.top, in_proportion=in_proportion, robust=robust, top=k)
+    answer = _answered(document, space, given.goal, findings, top)
+    return replace(answer, robustness=robustness, seconds=time.monotonic() - began)
 
 
 def part_asked(
-    document: Document, asked: PlanRequest, tools: Tools, *, k: int, cuts: bool, spread: Spread
+    document: Document, asked: PlanRequest, tools: Tools, *, k: int, cuts: bool, robust: bool, spread: Spread
 ) -> tuple[int, int]:
     """Search a part of the layouts (`spread.share`), keep what it holds in files, and return how many of how many it were.
 
@@ -65,7 +64,7 @@ def part_asked(
     SpecError
         As `plan_asked`.
     """
-    given, space = _prepared(document, asked, tools, k=k, cuts=cuts)
+    given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
     findings = run_blocks(given, space, spread)
     return findings.considered, sum(map(space.count, space.families()))
 
@@ -88,17 +87,14 @@ def _with_gpus(document: Document, wish: Wish) -> Wish:
     """
     if wish.gpus:
         return wish
-    stated = _at(document.data, ("hardware", "gpus"))
+    stated = value_at(document.data, ("hardware", "gpus"))
     if stated is None:
         hint = "For example --gpus 512, --gpus 64,128 or --gpus 64..4096 (doubling)."
         raise SpecError(Problem("expected how many GPUs there are", path="hardware.gpus", hint=hint))
     return replace(wish, gpus=(int(stated),))
 
 
-def _answered(
-    document: Document, space: PlanSpace, goal: Goal, tools: Tools, findings: Findings, seconds: float
-) -> Plan:
-    top = _winners(document, space, tools, findings.top)
+def _answered(document: Document, space: PlanSpace, goal: Goal, findings: Findings, top: Sequence[Planned]) -> Plan:
     bound = min([findings.least_cut, *findings.top["value"][:1].tolist()])
     return Plan(
         scenario=document.data,
@@ -114,93 +110,11 @@ def _answered(
         cut=findings.cut,
         structures=findings.structures,
         lower_bound=bound if np.isfinite(bound) else None,
-        seconds=seconds,
+        seconds=0.0,
         top=tuple(top),
-        front=tuple(_plain(document, space, findings.front, at) for at in _thinned(findings.front)),
+        front=tuple(plain_layout(document, space, findings.front, at) for at in thinned(findings.front)),
         assumed=space.assumed,
     )
-
-
-def _winners(document: Document, space: PlanSpace, tools: Tools, columns: dict[str, NDArray[Any]]) -> Iterator[Planned]:
-    """Yield the best layouts as `roofsim.run` answers them one by one."""
-    first: dict[str, float] = {}
-    least = 0.0
-    for at in range(len(columns["id"])):
-        plain = _plain(document, space, columns, at)
-        result = tools.answer(evaluate(tools.resolve(with_changes(document, plain.changes))), limits=False)
-        parts = parts_of(result.time, result.waits)
-        if not first:
-            first, least = parts, float(result.step_time)
-        yield Planned(
-            id=plain.id,
-            changes=plain.changes,
-            gpu=result.scenario["hardware"]["gpu"],
-            gpus=plain.gpus,
-            step_time=float(result.step_time),
-            memory=float(result.memory.device_total),
-            cost=plain.cost,
-            energy=plain.energy,
-            interval=result.step_time_interval,
-            time=parts,
-            why="" if at == 0 else why(parts, first, float(result.step_time), least),
-        )
-
-
-def _plain(document: Document, space: PlanSpace, columns: dict[str, NDArray[Any]], at: int) -> Planned:
-    """Return a layout with the figures that the search knows."""
-    number = int(columns["id"][at])
-    changes = changes_of(document, space, number)
-    figures = {name: float(columns[name][at]) for name in ("cost", "energy")}
-    return Planned(
-        id=number,
-        changes=changes,
-        gpu=str(changes["hardware"].get("gpu", "")),
-        gpus=int(columns["gpus"][at]),
-        step_time=float(columns["step_time"][at]),
-        memory=float(columns["memory"][at]),
-        cost=None if np.isnan(figures["cost"]) else figures["cost"],
-        energy=None if np.isnan(figures["energy"]) else figures["energy"],
-    )
-
-
-def _thinned(columns: dict[str, NDArray[Any]]) -> list[int]:
-    """Return which members of a front are shown, fastest first: all, or some evenly spaced."""
-    order = np.lexsort((columns["id"], columns["step_time"]))
-    if len(order) <= MOST_FRONT:
-        return [int(at) for at in order]
-    return [int(order[at]) for at in np.unique(np.linspace(0, len(order) - 1, MOST_FRONT).round().astype(int))]
-
-
-def changes_of(document: Document, space: PlanSpace, number: int) -> dict[str, dict[str, Any]]:
-    """Return what makes a scenario a layout, by section: the keys of the space, and those that the scenario states otherwise."""
-    data = space.grid.document(space.document, number).data
-    paths = [axis.path for axis in space.grid.axes]
-    stated = [key for key in ALONE if _at(document.data, key.split(".")) is not None]
-    kept = [*paths, *(tuple(key.split(".")) for key in stated), ("workload", "global_batch_size")]
-    changes: dict[str, dict[str, Any]] = {"parallel": {}, "workload": {}, "hardware": {}}
-    for path in dict.fromkeys(kept):
-        value = _at(data, path)
-        if value is None and path not in [tuple(key.split(".")) for key in stated]:
-            continue
-        at = changes
-        for part in path[:-1]:
-            at = at.setdefault(part, {})
-        at[path[-1]] = value
-    return changes
-
-
-def _at(data: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        data = data.get(part) if isinstance(data, dict) else None
-    return data
-
-
-def with_changes(document: Document, changes: Any) -> Document:
-    """Return a scenario with the keys that a layout sets."""
-    for section, keys in changes.items():
-        for key, value in keys.items():
-            document = with_override(document, f"{section}.{key}", value, "plan")
-    return document
 
 
 def nothing_possible(plan: Plan) -> SpecError:

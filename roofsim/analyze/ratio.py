@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.compare.winners import interval_of_ratio
+from roofsim.analyze.distance import apart_from, spread
+from roofsim.analyze.intervals import around
+from roofsim.analyze.verdicts import ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roofsim.analyze.result import Result
+
+    Terms = Mapping[str, tuple[Any, Any]]
 
 #: Parts of a resolved workload that decide which kernels run; its sizes decide on what.
 _SOFTWARE: Final = (
@@ -54,12 +58,32 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     below = above = 0.0
     for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
         first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
-        ends = [
-            abs(float(two) - float(one)) if name in _COUNTED else max(float(one), float(two)) * moved
-            for one, two in zip(first, second, strict=True)
-        ]
-        below, above = math.hypot(below, ends[1]), math.hypot(above, ends[0])  # a longer step is a lower speed
+        if name in _COUNTED:
+            low, high = (float(two) - float(one) for one, two in zip(first, second, strict=True))
+            # Of what the run after has more of, a longer step is a lower speed; of what the run before has more of, a higher one.
+            down, up = math.hypot(max(high, 0.0), max(-low, 0.0)), math.hypot(max(low, 0.0), max(-high, 0.0))
+        else:
+            up, down = (max(float(one), float(two)) * moved for one, two in zip(first, second, strict=True))
+        below, above = math.hypot(below, down), math.hypot(above, up)
     return ratio * math.exp(-below), ratio * math.exp(above)
+
+
+def interval_of_ratio(first: Terms, second: Terms, factor: float) -> tuple[float, float] | None:
+    """Return the 80 % interval of a factor between figures that go with the inverse of the step, as speeds and costs do.
+
+    What errs alike in both runs cancels.
+
+    Parameters
+    ----------
+    first, second
+        How far each term of the interval puts its ends, of the run that the factor is of and of the one it is over.
+    """
+    terms = first, second
+    if not all(terms):
+        return None
+    ends = [around(1.0, *spread(apart_from(own, others))) for own, others in (terms[::-1], terms)]
+    low, high = ratio_interval((1.0, ends[0]), (1.0, ends[1]))
+    return factor * low, factor * high
 
 
 def moved_share(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
