@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.analyze.result import Result
-    from roofsim.decide.explained import Explanation
+    from roofsim.decide.explained import LikelyCause
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
 
@@ -103,7 +103,7 @@ class Check(Printed):
     result: Result
     figures: tuple[CheckedFigure, ...]
     times: tuple[TimeShare, ...]
-    causes: tuple[Explanation, ...]
+    causes: tuple[LikelyCause, ...]
     tried: int
 
     @property

@@ -42,8 +42,10 @@ _MOST: Final = 10
 _OF_A_GROUP: Final = 3
 #: A factor that lies this close to the least one is not enough.
 _EDGE: Final = 1.02
-#: Rounds of narrowing an interval by the golden section.
-_HALVINGS: Final = 14
+#: A little less of a number: whether that leads towards the measurement.
+_LITTLE: Final = 0.97
+#: Rounds of narrowing an interval by the golden section: to a thousandth of it.
+_NARROWINGS: Final = 14
 #: Factors on a number of the hardware or host that may differ without anybody saying so: key, least, most, what it means.
 _NUMBERS: Final = (
     ("tdp", 0.3, 1.0, "a power cap (nvidia-smi -q -d POWER shows it)"),
@@ -58,7 +60,7 @@ _CLOCKS: Final = (0.4, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class LikelyCause:
     """A fact that would explain a measurement.
 
     Attributes
@@ -117,7 +119,7 @@ class Explaining:
         every = figures_of(result)
         return {key: every[key] for key in self.measured if key in every}
 
-    def run(self, progress: Callable[[Sequence[Any]], Iterable[Any]] = iter) -> tuple[Explanation, ...]:
+    def run(self, progress: Callable[[Sequence[Any]], Iterable[Any]] = iter) -> tuple[LikelyCause, ...]:
         """Return the facts that bring the prediction closest to the measurement: first those that nobody stated."""
         before = self.distance(figures_of(self.asking.before))
         if before == 0.0:
@@ -129,14 +131,14 @@ class Explaining:
                 explanations.append(one)
         return _best([*explanations, *self._numbers(before)])
 
-    def _explanation(self, candidate: Candidate, before: float) -> Explanation | None:
+    def _explanation(self, candidate: Candidate, before: float) -> LikelyCause | None:
         figures = self.figures(candidate.changes)
         if figures is None:
             return None
         closes = 1.0 - self.distance(figures) / before
         if closes < _CLOSES:
             return None
-        return Explanation(
+        return LikelyCause(
             cause=candidate.text,
             group=candidate.group,
             meaning=candidate.origin,
@@ -169,7 +171,7 @@ class Explaining:
                 stated = bool(self.asking.document.data.get("hardware", {}).get("system"))
                 yield Candidate(group="node", changes={"hardware.system": name}, origin=node.description, stated=stated)
 
-    def _numbers(self, before: float) -> Iterator[Explanation]:
+    def _numbers(self, before: float) -> Iterator[LikelyCause]:
         """Yield the numbers of hardware and host that explain it, each as far from what is assumed as it takes."""
         gpu = self.asking.evaluation.resolved.gpu
         units = (*(f"peak.{name}" for name in gpu.peak), *(f"vector_peak.{name}" for name in gpu.vector_peak))
@@ -192,23 +194,34 @@ class Explaining:
             figures = self.figures(dict.fromkeys(keys, f"{factor:.6g}x"))
             return None if figures is None else self.distance(figures)
 
-        ends = [math.log(low), math.log(high)]
-        first, last = (far(math.exp(end)) for end in ends)
+        first, last = far(low), far(high)
         if first is None or last is None or math.isclose(first, last, rel_tol=1e-6):
             return None
-        golden = (math.sqrt(5.0) - 1.0) / 2.0
-        for _ in range(_HALVINGS):
-            inner = [ends[1] - golden * (ends[1] - ends[0]), ends[0] + golden * (ends[1] - ends[0])]
-            below, above = (far(math.exp(point)) for point in inner)
-            if below is None or above is None:
-                return None
-            ends = [ends[0], inner[1]] if below <= above else [inner[0], ends[1]]
-        return math.exp((ends[0] + ends[1]) / 2.0)
+        if high == 1.0 and (far(_LITTLE) or 0.0) >= last:  # less of it leads away from the measurement
+            return None
+        return _least(lambda log: far(math.exp(log)) or 0.0, math.log(low), math.log(high))
 
 
-def _best(explanations: Sequence[Explanation]) -> tuple[Explanation, ...]:
+def _least(distance: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function of a logarithm with one valley is least, by the golden section; the number, not its logarithm."""
+    part = (math.sqrt(5.0) - 1.0) / 2.0
+    below, above = high - part * (high - low), low + part * (high - low)
+    left, right = distance(below), distance(above)
+    for _ in range(_NARROWINGS):
+        if left <= right:
+            high, above, right = above, below, left
+            below = high - part * (high - low)
+            left = distance(below)
+        else:
+            low, below, left = below, above, right
+            above = low + part * (high - low)
+            right = distance(above)
+    return math.exp((low + high) / 2.0)
+
+
+def _best(explanations: Sequence[LikelyCause]) -> tuple[LikelyCause, ...]:
     """Return those that close most of the distance, what nobody stated first; of the same figures one, of a group a few."""
-    kept: list[Explanation] = []
+    kept: list[LikelyCause] = []
     for one in sorted(explanations, key=lambda one: (one.stated, -round(one.closes, 3))):
         same = any(one.predicted == other.predicted for other in kept)
         if not same and sum(other.group == one.group for other in kept) < _OF_A_GROUP:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.decide.check import Check, CheckedFigure
-    from roofsim.decide.explained import Explanation
+    from roofsim.decide.explained import LikelyCause
 
 _SECONDS: Final = ("step_time", "latency", "time")
 #: Share of a distance that a cause must close to be said to explain it.
@@ -73,7 +73,7 @@ def _causes(answer: Check) -> Grid:
     return grid
 
 
-def shown(one: Explanation) -> str:
+def shown(one: LikelyCause) -> str:
     """Return a cause with room to break it over lines; of one that changes many numbers alike what they are."""
     parts = one.cause.split(",")
     if len(parts) > 2 and len({part.partition("=")[2] for part in parts}) == 1:

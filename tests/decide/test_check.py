@@ -7,16 +7,23 @@ from typing import Any
 import pytest
 
 import roofsim
+from roofsim.decide.explained import Explaining
 from roofsim.errors import SpecError
 from roofsim.report.tabular import to_json
 from tests.surely import sure
 
 IMAGES: dict[str, Any] = {
-    "model": "resnet50",
+    "model": "resnet18",
     "workload": {"batch_size": 64, "precision": "fp16-amp"},
     "hardware": {"gpu": "a100"},
 }
-WORDS: dict[str, Any] = {"model": "llama3-8b", "workload": {"sequence_length": 2048}, "hardware": {"gpu": "h100"}}
+WORDS: dict[str, Any] = {"model": "gpt2-124m", "workload": {"micro_batch_size": 16}, "hardware": {"gpu": "h100"}}
+
+
+@pytest.fixture
+def no_search(monkeypatch):
+    """Leave out the search for causes, where a test looks at what comes before it."""
+    monkeypatch.setattr(Explaining, "run", lambda *_: ())
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,6 @@ WORDS: dict[str, Any] = {"model": "llama3-8b", "workload": {"sequence_length": 2
         (IMAGES, {"engine": "pytorch-eager@1.7"}),
         (IMAGES, {"gpu": "a100-pcie-40gb"}),
         (IMAGES, {"tdp": "250 W"}),
-        (IMAGES, {"precision": "fp32"}),
         (WORDS, {"optimizer": "adamw-fused"}),
         (WORDS, {"engine_facts.rotary": "fused", "optimizer": "adamw-loop"}),
         ({**WORDS, "hardware": {"gpu": "h100", "gpus": 8}}, {"link.bandwidth": "0.4x"}),
@@ -62,12 +68,17 @@ def test_facts_that_nobody_stated_come_first_and_are_not_said_twice():
     assert len({tuple(one.predicted.values()) for one in answer.causes}) == len(answer.causes)
 
 
-def test_figures_have_the_intervals_of_the_result():
+def test_figures_have_the_intervals_of_the_result(no_search):
     result = roofsim.run(WORDS)
     low, high = sure(result.step_time_interval)
     rate = float(result.throughput["tokens_per_second"] or 0.0)
     answer = roofsim.check(
-        WORDS, {"step_time": high * 1.01, "throughput.tokens_per_second": rate, "memory.peak": "78 GiB"}
+        WORDS,
+        {
+            "step_time": high * 1.01,
+            "throughput.tokens_per_second": rate,
+            "memory.peak": float(result.memory.device_total),
+        },
     )
     step, tokens, memory = answer.figures
     assert (step.inside, tokens.inside, memory.inside) == (False, True, True)
@@ -78,7 +89,7 @@ def test_figures_have_the_intervals_of_the_result():
     assert roofsim.check(WORDS, {"step_time": float(result.step_time)}).causes == ()
 
 
-def test_a_kind_of_time_says_how_much_longer_it_alone_would_have_to_be():
+def test_a_kind_of_time_says_how_much_longer_it_alone_would_have_to_be(no_search):
     result = roofsim.run(IMAGES)
     step = float(result.step_time)
     answer = roofsim.check(IMAGES, {"step_time": 1.5 * step, "time.launch": "3 ms"})
@@ -96,7 +107,7 @@ NVIDIA_SMI = """timestamp, index, memory.used [MiB], utilization.gpu [%]
 """
 
 
-def test_memory_over_time_is_read_from_nvidia_smi_and_tables(tmp_path):
+def test_memory_over_time_is_read_from_nvidia_smi_and_tables(tmp_path, no_search):
     smi, table = tmp_path / "smi.csv", tmp_path / "series.csv"
     smi.write_text(NVIDIA_SMI)
     table.write_text("time,allocated,reserved [GiB]\n0,1000000,1.5\n1,2000000000,3\n2,0,\n")
