@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import scenarios
 from roofsim.cli.flags import Csv, Html, Json
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
-from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text, written
 from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
@@ -56,17 +55,6 @@ def advise(
     _write(advised, json=json, csv=csv)
     asked = {"scenario": [document.data for _, document, _ in jobs], "weights": _weights(weights) if weights else None}
     write_report(html, advised, "advise", None, asked)
-
-
-def written(scenario: str, overrides: Overrides) -> str:
-    """Return a scenario and its options as the command line of ``whatif`` takes them."""
-    flags = [
-        f"--{key.replace('_', '-')} {shlex.quote(text)}"
-        if origin == "flag"
-        else f"--base {shlex.quote(f'{key}={text}')}"
-        for key, text, origin in overrides
-    ]
-    return " ".join((shlex.quote(scenario), *flags))
 
 
 def _weights(text: str) -> list[float]:
