@@ -51,6 +51,24 @@ Percentile = Annotated[
         show_default=False,
     ),
 ]
+AxisTexts = Annotated[
+    list[str] | None,
+    Option(
+        "--axis",
+        metavar="KEY=VALUES",
+        panel="Target",
+        help="With a bound: try each of these servers, for the cheapest that keeps it: gpu=h100,h200, workload.precision=bf16,fp8, "
+        "parallel.tensor=1..8:x2. Other flags take several values too: --gpu h100,h200 --tensor 1,2,4. May be repeated.",
+    ),
+]
+Top = Annotated[
+    int,
+    Option("--top", minimum=1, metavar="N", panel="Target", help="How many of the servers that were tried to show."),
+]
+Exhaustive = Annotated[
+    bool,
+    Option("--exhaustive", panel="Target", help="Size every server that fits; leave none out by a bound on its cost."),
+]
 
 
 @scenario_options(
@@ -69,6 +87,9 @@ def serve(
     ttft: Ttft = None,
     tpot: Tpot = None,
     percentile: Percentile = None,
+    axis: AxisTexts = None,
+    top: Top = 10,
+    exhaustive: Exhaustive = False,
     overrides: Overrides,
 ) -> None:
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token or request."""
@@ -78,6 +99,15 @@ def serve(
 
     checked_path(plot, *PICTURES)
     target = read_target(ttft, tpot, percentile, shown="--")
+    if target is not None or axis:
+        from roofsim.cli.servers import chosen
+        from roofsim.search.serving.asked import split_flags
+
+        overrides, axes = split_flags(overrides, axis or [], target)
+        if axes and target is not None:
+            document = document_of(asked_for(scenario, from_launch, overrides), overrides)
+            chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
+            return
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
     served = serve_any(document, resolve_document, simulated=simulate, target=target)
     if json:
