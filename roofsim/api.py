@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.distance import spread
@@ -333,6 +333,10 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     return result
 
 
+#: Keys of the hardware section that a result repeats where they are stated.
+_LIMITS: Final = ("calibration", "power_limit", "clock_limit")
+
+
 def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     """Return card, node and overlay so that they are found again: by name, or as the scenario describes them.
 
@@ -343,7 +347,7 @@ def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     return {
         "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
         "system": choice.system if isinstance(choice.system, dict) else described,
-        **({} if choice.calibration is None else {"calibration": choice.calibration}),
+        **{key: getattr(choice, key) for key in _LIMITS if getattr(choice, key) is not None},
     }
 
 

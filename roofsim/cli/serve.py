@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, FromLaunch, Json, ScenarioOrNone
+from roofsim.cli.flags import PICTURES, FromLaunch, Html, Json, ScenarioOrNone
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.spec import usual
@@ -80,6 +81,7 @@ def serve(
     *,
     scenario: ScenarioOrNone = None,
     from_launch: FromLaunch = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
@@ -98,6 +100,7 @@ def serve(
     from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
+    checked_report(html)
     target = read_target(ttft, tpot, percentile, shown="--")
     if target is not None or axis:
         from roofsim.cli.servers import chosen
@@ -120,6 +123,7 @@ def serve(
         show(served, console())
     else:
         as_rows(served.rows(), json=False, csv=True)
+    write_report(html, served, "serve", document, {"simulated": simulate})
     if plot is not None:
         from roofsim.report.serving_plot import draw
 

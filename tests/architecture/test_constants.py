@@ -48,6 +48,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/money.py": {"HOURS_PER_MONTH", "SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
+    # how far limits of power were tried
+    "spec/settle/held.py": {"MEASURED", "LEAST"},
     "spec/price_file.py": {"_MOST"},
     "analyze/ops.py": {"_NOTHING"},
     "analyze/explain.py": {"SHOWN"},
@@ -167,7 +169,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/layer_costs.py": {"DEPTHS"},
     "search/planning/plan.py": {"plan_asked(k)"},
     "search/planning/robustness.py": {"CANDIDATES", "WIDEST", "_POINTS"},
-    "search/planning/search.py": {"MOST_TOGETHER", "Searcher.k", "_DIGITS"},
+    "search/planning/search.py": {"FIRST_TOGETHER", "MOST_TOGETHER", "Searcher.k", "_DIGITS", "_DIGITS_OF_ORDER"},
     "search/planning/space.py": {"ALONE", "BATCHES", "_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/planning/winners.py": {"MOST_FRONT"},
     "search/planning/workers.py": {"_STARTS", "_WAITING"},
