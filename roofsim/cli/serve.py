@@ -13,6 +13,7 @@ from roofsim.cli.flags import PICTURES, FromLaunch, Html, Json, ScenarioOrNone
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
+from roofsim.cli.servers import Percentile, Tpot, Ttft
 from roofsim.cli.words import Option
 from roofsim.spec import usual
 
@@ -27,30 +28,6 @@ Plot = Annotated[
 ]
 Simulate = Annotated[
     bool, Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
-]
-Ttft = Annotated[
-    str | None,
-    Option(
-        "--ttft",
-        metavar="TIME",
-        panel="Target",
-        help="Size the server so that the first token comes within this time: 500ms. The answer is the largest rate that keeps it, "
-        "and the replicas that --request-rate needs.",
-    ),
-]
-Tpot = Annotated[
-    str | None,
-    Option("--tpot", metavar="TIME", panel="Target", help="Size it so that tokens come within this time each: 50ms."),
-]
-Percentile = Annotated[
-    str | None,
-    Option(
-        "--percentile",
-        metavar="N",
-        panel="Target",
-        help="Percent of the requests for which each bound must hold. [default: 90]",
-        show_default=False,
-    ),
 ]
 AxisTexts = Annotated[
     list[str] | None,
@@ -103,11 +80,12 @@ def serve(
     checked_report(html)
     target = read_target(ttft, tpot, percentile, shown="--")
     if target is not None or axis:
-        from roofsim.cli.servers import chosen
+        from roofsim.cli.servers import chosen, of_one_server
         from roofsim.search.serving.asked import split_flags
 
         overrides, axes = split_flags(overrides, axis or [], target)
         if axes and target is not None:
+            of_one_server({"--html": html, "--plot": plot, "--simulate": simulate})
             document = document_of(asked_for(scenario, from_launch, overrides), overrides)
             chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
@@ -41,7 +41,8 @@ def headline(answer: ServerChoices) -> str:
     if best is None:
         return "No server of these keeps the bounds"
     count = f"{words.count(best.replicas)} replica{'' if best.replicas == 1 else 's'}"
-    line = f"{chosen(answer, best)} on {words.count(best.gpus)} GPUs ({count}): {_value(answer, best)}"
+    gpus = f"{words.count(best.gpus)} GPU{'' if best.gpus == 1 else 's'}"
+    line = f"{chosen(answer, best)} on {gpus} ({count}): {_value(answer, best)}"
     rivals = sum(one.undecided for one in answer.top)
     if not rivals:
         return line
@@ -55,10 +56,11 @@ def chosen(answer: ServerChoices, one: ServerChoice) -> str:
     for key in answer.axes:
         section, _, name = key.partition(".")
         if key not in ("hardware.gpu", "hardware.gpus", "parallel.data"):
-            value = one.changes.get(section, {})
+            value: Any = one.changes.get(section, {})
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
-            parts.append(f"{value}" if name in ("precision", "engine") else f"{name.replace('_', ' ')} {_shown(value)}")
+            said = name.split(".")[-1].replace("_", " ")
+            parts.append(str(value) if name in ("precision", "engine") else f"{said} {_shown(value)}")
     return ", ".join(parts)
 
 
@@ -127,9 +129,9 @@ def counted(answer: ServerChoices) -> list[str]:
     if answer.lower_bound is not None and answer.best is not None:
         bound = words.dollars(answer.lower_bound) if answer.objective != "gpus" else words.count(answer.lower_bound)
         lines.append(f"No server of this space has less than {bound} {OBJECTIVES[answer.objective]}.")
-    refused = sum(answer.refused.values())
+    fail = answer.considered - answer.priced - answer.cut
     said = f"{words.count(answer.considered)} servers in {words.seconds(answer.seconds)}: {words.count(answer.priced)} sized"
     said += f", {words.count(answer.cut)} left out by a bound" if answer.cut else ""
-    lines.append(f"{said}, {words.count(refused)} refused.")
+    lines.append(f"{said}, {words.count(fail)} cannot run.")
     lines += [f"- {words.count(count)}: {answer.reasons[code]}" for code, count in answer.refused.items()]
     return lines

@@ -31,9 +31,18 @@ def compared(choices: Sequence[ServerChoice], resolved: Sequence[Resolved], obje
     best, first = choices[0], resolved[0]
     told = [best]
     for one, own in zip(choices[1:], resolved[1:], strict=True):
-        undecided = not _decided(best, one, first, own)
+        undecided = not _same(best, one) and not _decided(best, one, first, own)
         told.append(replace(one, undecided=undecided, why=_why(best, one, objective, undecided=undecided)))
     return told
+
+
+def _same(best: ServerChoice, one: ServerChoice) -> bool:
+    """Tell whether two servers are the same replica in other numbers."""
+    return (
+        one.gpu == best.gpu
+        and one.sizing.at_limit == best.sizing.at_limit
+        and one.gpus * best.replicas == best.gpus * one.replicas
+    )
 
 
 def _decided(best: ServerChoice, one: ServerChoice, first: Resolved, own: Resolved) -> bool:
@@ -55,6 +64,8 @@ def _why(best: ServerChoice, one: ServerChoice, objective: str, *, undecided: bo
     """
     if best.value is None or one.value is None:
         return "no price is known"
+    if _same(best, one):
+        return f"the same replica, {one.replicas} of it"
     words = "GPUs" if objective == GPUS else "cost"
     behind = f"{one.value / best.value - 1.0:+.1%} {words}".replace("%", " %")
     parts = []

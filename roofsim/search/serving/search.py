@@ -6,10 +6,10 @@ import math
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, quote_of
-from roofsim.errors import SpecError
+from roofsim.errors import Place, SpecError
 from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import read_axes
 from roofsim.search.resolving import Shared
@@ -18,6 +18,8 @@ from roofsim.search.serving.rivals import compared
 from roofsim.serve.served import missing
 from roofsim.serve.sized import sized_of, states_gpus, unit_of
 from roofsim.serve.sizing import RateSearch, sizing_of
+from roofsim.spec import catalog
+from roofsim.spec.naming import is_path
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 NO_ROOM, NOT_KEPT, TOO_FEW = "no-room", "bounds-not-kept", "too-few-gpus"
 #: Of a replica, what is not worth another one: rounding.
 _ROUNDING: Final = 1e-9
+#: Keys whose values are names of a catalog.
+_CATALOGS: Final[dict[tuple[str, ...], Literal["gpu", "engine"]]] = {
+    ("hardware", "gpu"): "gpu",
+    ("workload", "engine"): "engine",
+}
 #: Keys that say how many replicas there are: without them, servers are the same.
 _COPIES: Final = (("hardware", "gpus"), ("parallel", "data"))
 
@@ -204,6 +211,7 @@ def search_servers(
     """
     began = time.monotonic()
     grid, shared = read_axes(axes), Shared()
+    _check_names(grid)
     search = ServerSearch(document, grid, target, partial(resolve, shared=shared), k, cuts)
     candidates = search.candidates(progress)
     kept: list[tuple[float, _Candidate, Sizing]] = []
@@ -241,6 +249,15 @@ def search_servers(
     )
 
 
+def _check_names(grid: AxisGrid) -> None:
+    """Refuse cards and engines that the catalog lacks, before anything is priced: they are slips, not choices that fail."""
+    for axis in grid.axes:
+        kind = _CATALOGS.get(axis.path)
+        for value in axis.values:
+            if kind is not None and isinstance(value, str) and value not in axis.cards and not is_path(value):
+                catalog.resolve_name(kind, value, Place(axis.origin), ".".join(axis.path))
+
+
 def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
     """Return a server with all its figures."""
     sizing, unit, plan = search.size(one, fully=True), one.unit, one.unit.plan
@@ -261,11 +278,7 @@ def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
         replicas=round(copies * plan.replicas) if unit.workers is None else round(copies),
         request_rate=rate,
         output=plan.output,
-        sizing=replace(
-            sizing,
-            rate=sizing.rate * max(one.copies, 1.0),
-            rates=tuple(each * max(one.copies, 1.0) for each in sizing.rates),
-        ),
+        sizing=_of_all(sizing, max(one.copies, 1.0)),
         time_to_first_token=latencies.first.mean,
         time_per_output_token=None if latencies.each is None else latencies.each.mean,
         memory=room.parameters + room.working + room.pool,
