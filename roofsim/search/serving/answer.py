@@ -36,6 +36,8 @@ class ServerChoice:
         Requests per second that it serves; without a stated rate the most that it sustains.
     time_to_first_token, time_per_output_token
         Mean seconds at that rate.
+    interval
+        The 80 % range of the time per token.
     memory
         Bytes on a GPU, with the cache that the engine takes.
     hourly
@@ -58,6 +60,7 @@ class ServerChoice:
     sizing: Sizing
     time_to_first_token: float
     time_per_output_token: float | None
+    interval: tuple[float, float] | None
     memory: float
     hourly: float | None
     monthly: float | None
@@ -81,7 +84,7 @@ class ServerChoice:
             **{section: dict(keys) for section, keys in self.changes.items()},
             "id": self.id,
             "step_time": self.time_per_output_token,
-            "step_time_interval": None,
+            "step_time_interval": None if self.interval is None else list(self.interval),
             "memory_peak": self.memory,
             "usd_per_million_tokens": self.usd_per_million,
             "usd_per_hour": self.hourly,

@@ -15,6 +15,7 @@ from roofsim.search.axes import read_axes
 from roofsim.search.resolving import Shared
 from roofsim.search.serving.answer import BILL, GPUS, TOKENS, ServerChoice, ServerChoices
 from roofsim.search.serving.rivals import compared
+from roofsim.serve.ranges import token_range
 from roofsim.serve.served import missing
 from roofsim.serve.sized import sized_of, states_gpus, unit_of
 from roofsim.serve.sizing import RateSearch, sizing_of
@@ -264,23 +265,28 @@ def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
     sized = sized_of(unit, sizing, search.rate, stated=False)
     copies = one.copies or (sized.gpus or plan.gpus) / plan.gpus
     rate = search.rate or sizing.rate * copies
-    latencies = unit.with_rate(min(rate / copies, sizing.rate)).latencies()
-    assert latencies is not None
+    changes = _changes(search, one, round(copies * plan.gpus))
+    whole, _ = unit_of(_with_changes(one.document, changes), search.resolve, search.target)
+    steady = whole.with_rate(rate).steady()
+    assert steady is not None
     hourly = _hourly(unit, copies * plan.gpus)
     own = search.value(unit, copies, rate)
     ends = [_at_end(search, one, end, copies) for end in (sizing.rates[1], sizing.rates[0])]
     room = unit.room
     return ServerChoice(
         id=one.id,
-        changes=_changes(search, one, round(copies * plan.gpus)),
+        changes=changes,
         gpu=plan.resolved.gpu.name,
         gpus=round(copies * plan.gpus),
         replicas=round(copies * plan.replicas) if unit.workers is None else round(copies),
         request_rate=rate,
         output=plan.output,
         sizing=_of_all(sizing, max(one.copies, 1.0)),
-        time_to_first_token=latencies.first.mean,
-        time_per_output_token=None if latencies.each is None else latencies.each.mean,
+        time_to_first_token=steady.time_to_first_token,
+        time_per_output_token=steady.time_per_output_token,
+        interval=None
+        if steady.time_per_output_token is None
+        else token_range(steady.time_per_output_token, plan.resolved),
         memory=room.parameters + room.working + room.pool,
         hourly=hourly,
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH,
@@ -327,6 +333,15 @@ def _changes(search: ServerSearch, one: _Candidate, gpus: int) -> dict[str, dict
         numbers = {name: copies * getattr(apart, name) for name in ("prefill_workers", "decode_workers")}
         changes["workload"].setdefault("serving", {})["disaggregated"] = given | numbers
     return changes
+
+
+def _with_changes(document: Document, changes: Mapping[str, Mapping[str, Any]]) -> Document:
+    """Return a scenario with the keys of a server."""
+    for section, keys in changes.items():
+        for key, value in keys.items():
+            whole = {**(_at(document, (section, key)) or {}), **value} if key == "serving" else value
+            document = with_override(document, f"{section}.{key}", whole, "serve")
+    return document
 
 
 def _without_load(document: Document) -> Document:
