@@ -20,7 +20,7 @@ AXES = {"gpu": ["h100", "h200", "l4"], "workload.precision": ["bf16", "fp8"], "p
 
 
 @pytest.fixture(scope="module")
-def found():
+def cheapest():
     return roofsim.serve("llama3-8b", **BASE, request_rate=150, **BOUNDS, axes=AXES, top=2)
 
 
@@ -33,8 +33,8 @@ def merged(changes, **more):
     return scenario
 
 
-def test_each_choice_is_the_server_that_serve_sizes(found):
-    for one in found.top:
+def test_each_choice_is_the_server_that_serve_sizes(cheapest):
+    for one in cheapest.top:
         single = roofsim.serve(merged(one.changes, request_rate=150), **BOUNDS)
         assert single.keeps_target
         assert single.plan.gpus == one.gpus
@@ -47,8 +47,8 @@ def test_each_choice_is_the_server_that_serve_sizes(found):
         assert alone.sizing.rate == pytest.approx(one.sizing.rate, rel=1e-9)
 
 
-def test_the_cheapest_come_first_and_no_bound_hides_a_cheaper_one(found, monkeypatch):
-    values = [one.value for one in found.top]
+def test_the_cheapest_come_first_and_no_bound_hides_a_cheaper_one(cheapest):
+    values = [one.value for one in cheapest.top]
     assert values == sorted(values)
     from roofsim.api import resolve_document
     from roofsim.spec.scenario.document import load_scenario
@@ -56,12 +56,12 @@ def test_the_cheapest_come_first_and_no_bound_hides_a_cheaper_one(found, monkeyp
     document = load_scenario("llama3-8b", {**BASE, "request_rate": 150})
     target = LatencyTarget(ttft=0.5, tpot=0.05)
     whole = searching.search_servers(document, AXES, target, resolve_document, k=2, cuts=False)
-    assert [one.id for one in whole.top] == [one.id for one in found.top]
+    assert [one.id for one in whole.top] == [one.id for one in cheapest.top]
     assert whole.cut == 0
-    assert found.cut > 0
-    assert found.priced + found.cut + found.refused.get("no-room", 0) == found.considered == 12
-    assert found.lower_bound == pytest.approx(values[0])
-    assert whole.lower_bound == found.lower_bound
+    assert cheapest.cut > 0
+    assert cheapest.priced + cheapest.cut + cheapest.refused.get("no-room", 0) == cheapest.considered == 12
+    assert cheapest.lower_bound == pytest.approx(values[0])
+    assert whole.lower_bound == cheapest.lower_bound
 
 
 def test_bounds_on_the_cost_never_exceed_it():
@@ -147,8 +147,8 @@ def test_plan_is_the_same_search_with_ranks_of_its_own():
         roofsim.plan("llama3-8b", gpu="h100", **BASE, **BOUNDS, objective="memory")
 
 
-def test_data_keep_the_contract_of_a_plan(found):
-    data = json.loads(to_json(found.to_dict()))
+def test_data_keep_the_contract_of_a_plan(cheapest):
+    data = json.loads(to_json(cheapest.to_dict()))
     assert data["schema"] == "roofsim/plan/1"
     for key in (
         "scenario",
