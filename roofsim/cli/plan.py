@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
+from roofsim.cli.flags import Choice, Csv, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
@@ -136,6 +137,7 @@ def plan(
     block: Block = None,
     merge: Merge = None,
     emit: Emit = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -149,6 +151,7 @@ def plan(
     from roofsim.search.planning.running import Spread, read_share
     from roofsim.search.written_axes import read_written_axes
 
+    checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
     share = None if block is None else read_share(block)
@@ -176,6 +179,16 @@ def plan(
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
         _print(answer, json=json)
+    written = {
+        "gpus": gpus,
+        "gpu": gpu,
+        "objective": objective,
+        "constraints": constraint,
+        "axes": axes,
+        "fixed": fix,
+        "top": top,
+    }
+    write_report(html, answer, "plan", document, written)
 
 
 def _print(answer: Plan, *, json: bool) -> None:
