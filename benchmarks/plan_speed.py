@@ -19,7 +19,7 @@ Calculon (github.com/calculon-ai/calculon, calculon/llm/optimal_execution.py) en
 | tensor_par_comm_type ar, rs_ag | `parallel.sequence` off, on |
 | weight_offload, activations_offload, optimizer_offload | `parallel.offload` (only with `--axis`) |
 | data_par_overlap, tensor_par_overlap none, ring, pipe | facts of the engine (`workload.engine_facts`), no axes |
-| tensor_par_comm_type p2p_rs_ag, seq_par_ag_redo | not there: no engine of the catalog sums by point-to-point messages, or gathers again |
+| tensor_par_comm_type p2p_rs_ag, seq_par_ag_redo | not there: no engine of the catalog does either |
 | tensor_par_net, pipeline_par_net, data_par_net | not there: where ranks are placed decides which network a group uses |
 | batch_size, the largest multiple of data_par | one batch for all layouts: steps of other batches are not compared |
 """
@@ -52,7 +52,11 @@ CALCULON: dict[str, list[Any]] = {
     "parallel.account_for_embedding": [False],
     "parallel.account_for_loss": [False],
     "parallel.offload": [
-        {name: "host" for place, name in enumerate(("parameters", "activations", "optimizer_state")) if bits >> place & 1}
+        {
+            name: "host"
+            for place, name in enumerate(("parameters", "activations", "optimizer_state"))
+            if bits >> place & 1
+        }
         for bits in range(8)
     ],
 }
@@ -69,7 +73,10 @@ CASES: dict[str, dict[str, Any]] = {
         "axes": CALCULON,
     },
     "deepseek-v3, 2,048 H800": {
-        "scenario": {"model": "deepseek-v3", "workload": MEGATRON | {"global_batch_size": 15360, "sequence_length": 4096}},
+        "scenario": {
+            "model": "deepseek-v3",
+            "workload": MEGATRON | {"global_batch_size": 15360, "sequence_length": 4096},
+        },
         "gpu": "h800-sxm-80gb",
         "gpus": 2048,
     },

@@ -16,6 +16,7 @@ from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.points import Diverged, number_at
 from roofsim.records import dataclass, replace
+from roofsim.search.mesh import mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS
 from roofsim.search.stacking import PointBatch, alike, mapped, parts_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.evaluate import Evaluation
+    from roofsim.search.families import Rows
     from roofsim.search.pieces import PieceReader
     from roofsim.spec.resolve import Resolved
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     #: Figures of an evaluation by dotted key.
     Figures = Callable[[Evaluation], dict[str, Any]]
 
+#: Layouts of a family from which on a trace of a few of them is replayed for all, where all are to be priced.
+REPLAYED_FROM = 8192
 #: What is known of each layout that was priced: seconds, bytes, dollars and joules of a million tokens or images.
 FIGURES: Final = ("step_time", "memory", "cost", "energy", "gpus")
 
@@ -130,6 +134,29 @@ class Pricer:
             priced, more = self.held(part) if part.memory is None else self.timed(part)
             yield from priced
             left += reversed(more)
+
+    def replayed(self, rows: Rows, waiting: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
+        """Return layouts of one family as a trace of a few of them prices all, and those that it does not.
+
+        A trace takes as long as some ten thousand layouts of one structure as arrays, and then microseconds a layout.
+        """
+        piece = waiting.piece
+        resolved = piece.resolved
+        if resolved is None or len(piece) < REPLAYED_FROM or self.figures is not None:
+            return [], [waiting]
+        try:
+            rates = {name: _each(scale, len(piece)) for name, scale in rates_of(resolved).items()}
+        except Diverged:  # whole nodes may have another price than single cards
+            return [], [waiting]
+        answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows)
+        step, memory = answer.figures["step_time"], answer.figures["memory.peak"]
+        fits = memory <= answer.figures["memory.capacity"]
+        step = np.where(fits, step, np.nan)
+        figures = {"step_time": step, "memory": memory, "gpus": _each(resolved.gpus, len(piece))}
+        figures |= {name: scale * step for name, scale in rates.items()}
+        known, left = np.flatnonzero(~np.isnan(memory)), np.flatnonzero(np.isnan(memory))
+        priced = PricedLayouts(piece.places[known], fits[known], {name: each[known] for name, each in figures.items()})
+        return [priced], [waiting.part(left)] if len(left) else []
 
     def held(self, part: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
         """Return the layouts that do not fit in memory, and the others, to be timed."""
