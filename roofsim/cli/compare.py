@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import several
-from roofsim.cli.flags import PICTURES, Choice, Csv, Html, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -65,6 +65,7 @@ def compare(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
     html: Html = None,
     overrides: Overrides,
 ) -> None:
@@ -92,8 +93,10 @@ def compare(
     _write(comparison, json=json, csv=csv)
     if plot is not None and comparison.results:
         from roofsim.report.comparison_plot import draw_comparison
+        from roofsim.report.figure import look
 
-        draw_comparison(comparison, plot)
+        with look(dark=dark):
+            draw_comparison(comparison, plot)
     labels = [row.label for row in comparison]
     write_report(html, comparison, "compare", document, {"gpus": labels, "sort": sort, "prices": _prices(price)})
     if not comparison.results:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, FromLaunch, Html, Json, ScenarioOrNone
+from roofsim.cli.flags import PICTURES, Dark, FromLaunch, Html, Json, ScenarioOrNone
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
@@ -67,6 +67,7 @@ def serve(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
     simulate: Simulate = False,
     ttft: Ttft = None,
     tpot: Tpot = None,
@@ -96,6 +97,8 @@ def serve(
     bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}
     write_report(html, served, "serve", document, {**bounds, "simulated": simulate})
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.serving_plot import draw
 
-        draw(served, plot)
+        with look(dark=dark):
+            draw(served, plot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.flags import PICTURES, Csv, Html, Json, Scenario, Top
+from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario, Top
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -72,6 +72,7 @@ def sweep(
     csv: Csv = False,
     parquet: Parquet = None,
     plot: Plot = None,
+    dark: Dark = False,
     overrides: Overrides,
 ) -> None:
     """Predict every combination of the values of some keys of a scenario."""
@@ -103,9 +104,11 @@ def sweep(
 
         write_parquet(table, parquet)
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.sweep_plot import draw_sweep
 
-        draw_sweep(table, plot, figures=figures)
+        with look(dark=dark):
+            draw_sweep(table, plot, figures=figures)
 
 
 def _figures(text: str | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Html, Json, Scenario, Trace
+from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario, Trace
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, evaluated, write_text
@@ -27,6 +27,7 @@ def timeline(
     scenario: Scenario,
     trace: Trace = None,
     plot: Plot = None,
+    dark: Dark = False,
     html: Html = None,
     json: Json = False,
     csv: Csv = False,
@@ -55,6 +56,8 @@ def timeline(
 
         write_trace(answer, trace)
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.timeline_plot import draw_timeline
 
-        draw_timeline(answer, plot)
+        with look(dark=dark):
+            draw_timeline(answer, plot)

@@ -8,7 +8,8 @@ import numpy as np
 
 from roofsim.errors import SpecError
 from roofsim.report.amounts import amount
-from roofsim.report.figure import new_figure, save_figure
+from roofsim.report.figure import NORMAL, SMALL, new_figure, paper, save_figure
+from roofsim.report.palette import ink_on
 from roofsim.report.sweep_scales import (
     LOG_FROM,
     MOST_LINES,
@@ -16,6 +17,7 @@ from roofsim.report.sweep_scales import (
     USUAL,
     SweptScale,
     combinations,
+    edges_of,
     index_of,
     named,
     placed,
@@ -109,11 +111,11 @@ def _lines(
         y, room = array[at][order], fits[at][order]
         (line,) = axes.plot(x[order], y, linewidth=1.6, label=named(scales, chosen))
         axes.plot(x[order], np.where(room, y, np.nan), "o", color=line.get_color(), markersize=5)
-        axes.plot(x[order], np.where(room, np.nan, y), "o", mfc="white", color=line.get_color(), markersize=5)
+        axes.plot(x[order], np.where(room, np.nan, y), "o", mfc=paper(), color=line.get_color(), markersize=5)
     _dress_across(axes, scales[across])
     _dress_up(axes, key, array)
     if rest:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=SMALL)
     _say_what_hollow_means(axes, swept, fits)
 
 
@@ -135,11 +137,13 @@ def _bars(
         bars = axes.bar(places + shift, np.nan_to_num(array[at]), width, label=named(scales, chosen))
         for bar, room in zip(bars, fits[at], strict=True):
             bar.set_alpha(1.0 if room else _DIM)
-    axes.set_xticks(places, [scales[across].text(at) for at in range(len(places))], rotation=30, ha="right", fontsize=9)
+    axes.set_xticks(
+        places, [scales[across].text(at) for at in range(len(places))], rotation=30, ha="right", fontsize=SMALL
+    )
     axes.set_xlabel(scales[across].key)
     _dress_up(axes, key, array)
     if rest:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=SMALL)
     _say_what_hollow_means(axes, swept, fits, "pale")
 
 
@@ -153,7 +157,7 @@ def _map(
     chosen: dict[int, int],
 ) -> None:
     """Draw one figure over two axes of numbers: colours, contours with their values, and what does not fit hatched."""
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import ListedColormap, to_hex
 
     across, up = places
     at = index_of(len(scales), chosen)
@@ -163,30 +167,32 @@ def _map(
     x, y = np.asarray(scales[across].numbers), np.asarray(scales[up].numbers)
     values, room = values[np.argsort(y)][:, np.argsort(x)], room[np.argsort(y)][:, np.argsort(x)]
     x, y, finite = np.sort(x), np.sort(y), np.isfinite(values)
-    drawn = axes.pcolormesh(x, y, np.ma.masked_invalid(values), shading="nearest", cmap="viridis", norm=_norm(values))
+    sides = edges_of(x, scales[across].logarithmic), edges_of(y, scales[up].logarithmic)
+    drawn = axes.pcolormesh(*sides, np.ma.masked_invalid(values), cmap="viridis", norm=_norm(values))
     write = amount(key)
     bar = axes.figure.colorbar(drawn, ax=axes)
     _mark(bar.ax.yaxis, key, values[finite])
     bar.ax.tick_params(labelsize=8)
     if finite.sum() <= _MOST_WRITTEN:
         for row, column in np.argwhere(finite).tolist():
-            _write_cell(axes, x[column], y[row], write(values[row, column]))
+            filled = to_hex(tuple(drawn.cmap(drawn.norm(values[row, column]))))
+            _write_cell(axes, x[column], y[row], write(values[row, column]), ink_on(filled))
     elif np.ptp(values[finite]) > 0.0:
         masked = np.ma.masked_invalid(values)
         lines = axes.contour(x, y, masked, levels=_CONTOURS, colors="white", linewidths=0.8, norm=_norm(values))
-        axes.clabel(lines, fmt=write, fontsize=7)
+        axes.clabel(lines, fmt=write, fontsize=SMALL)
     if not room.all():
         clear = ListedColormap([(0.0, 0.0, 0.0, 0.0)])
-        axes.pcolor(x, y, np.ma.masked_array(values, room | ~finite), shading="nearest", hatch="///", cmap=clear)
+        axes.pcolor(*sides, np.ma.masked_array(values, room | ~finite), hatch="///", cmap=clear)
     _dress_across(axes, scales[across])
     _dress_axis(axes, scales[up], "y")
+    axes.grid(visible=False)
     title = f"{key}, {named(scales, chosen)}" if chosen else key
-    axes.set_title(f"{title}{'' if room.all() else ' (hatched: does not fit)'}", fontsize=10)
+    axes.set_title(f"{title}{'' if room.all() else ' (hatched: does not fit)'}", fontsize=NORMAL)
 
 
-def _write_cell(axes: Axes, x: float, y: float, text: str) -> None:
-    box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.0}
-    axes.text(x, y, text, ha="center", va="center", fontsize=7, bbox=box)
+def _write_cell(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    axes.text(x, y, text, ha="center", va="center", fontsize=SMALL - 1.5, color=colour)
 
 
 def _norm(values: NDArray[Any]) -> Any:
@@ -201,7 +207,7 @@ def _norm(values: NDArray[Any]) -> Any:
 
 def _dress_across(axes: Axes, scale: SweptScale) -> None:
     _dress_axis(axes, scale, "x")
-    axes.grid(visible=True, color="#e5e5e5", linewidth=0.6)
+    axes.grid(visible=True, linewidth=0.6)
     axes.tick_params(axis="x", rotation=30, labelsize=9)
 
 
@@ -268,4 +274,4 @@ def _mark(axis: Any, key: str, values: NDArray[Any]) -> None:
 
 def _say_what_hollow_means(axes: Axes, swept: SweepTable, fits: NDArray[np.bool_], mark: str = "hollow") -> None:
     if not fits[swept.feasible].all():
-        axes.set_title(f"{mark}: does not fit in memory", fontsize=9, loc="left")
+        axes.set_title(f"{mark}: does not fit in memory", fontsize=SMALL, loc="left")

@@ -101,3 +101,11 @@ def with_room(swept: SweepTable) -> NDArray[np.bool_]:
     if fits is None:
         return np.ones(swept.shape, dtype=bool)
     return np.array([value is None or bool(value) for value in fits.ravel().tolist()]).reshape(swept.shape)
+
+
+def edges_of(values: NDArray[Any], logs: bool) -> list[float]:
+    """Return where cells around some values begin and end."""
+    along = np.log(values) if logs else values.astype(float)
+    middles = (along[1:] + along[:-1]) / 2.0
+    edges = np.concatenate([[2.0 * along[0] - middles[0]], middles, [2.0 * along[-1] - middles[-1]]])
+    return [float(one) for one in (np.exp(edges) if logs else edges)]

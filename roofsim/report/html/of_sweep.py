@@ -23,6 +23,7 @@ from roofsim.report.sweep_scales import (
     MOST_PANELS,
     USUAL,
     combinations,
+    edges_of,
     index_of,
     named,
     placed,
@@ -214,7 +215,7 @@ class _SweptCharts:
         finite = series[np.isfinite(series)]
         low, high, logs = float(finite.min()), float(finite.max()), _spread(finite.tolist())
         cells = []
-        edges = _edges(x, across.logarithmic), _edges(y, up.logarithmic)
+        edges = edges_of(x, across.logarithmic), edges_of(y, up.logarithmic)
         for row, column in np.ndindex(*series.shape):
             value = float(series[row, column])
             box = (edges[0][column], edges[0][column + 1]), (edges[1][row], edges[1][row + 1])
@@ -325,14 +326,6 @@ def _share(value: float, low: float, high: float, logs: bool) -> float:
     if high <= low:
         return 0.5
     return math.log(value / low) / math.log(high / low) if logs else (value - low) / (high - low)
-
-
-def _edges(values: NDArray[Any], logs: bool) -> list[float]:
-    """Return where cells around some values begin and end."""
-    along = np.log(values) if logs else values.astype(float)
-    middles = (along[1:] + along[:-1]) / 2.0
-    edges = np.concatenate([[2.0 * along[0] - middles[0]], middles, [2.0 * along[-1] - middles[-1]]])
-    return [float(one) for one in (np.exp(edges) if logs else edges)]
 
 
 def _contours(
