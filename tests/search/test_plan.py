@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.errors import Place, SpecError
 from roofsim.search.planning import best
-from roofsim.search.planning import priced as pricing
+from roofsim.search.planning import search as searching
 from roofsim.search.planning.asked import read_gpus
 from roofsim.search.planning.objectives import OBJECTIVES, read_constraints
 from roofsim.search.planning.priced import part_of
@@ -80,7 +80,7 @@ def test_a_replayed_search_finds_what_arrays_find(monkeypatch):
     axes = FEW | {"workload.recompute": ["none"], "parallel.sharding": ["optimizer"], "parallel.context": [1]}
     fixed = ["parallel.account_for_embedding", "parallel.account_for_loss"]
     whole = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
-    monkeypatch.setattr(pricing, "REPLAYED_FROM", 1)
+    monkeypatch.setattr(searching, "REPLAYED_FROM", 1)
     replayed = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
     assert [one.id for one in replayed.top] == [one.id for one in whole.top]
     assert (replayed.priced, replayed.does_not_fit, replayed.refused) == (
@@ -88,7 +88,7 @@ def test_a_replayed_search_finds_what_arrays_find(monkeypatch):
         whole.does_not_fit,
         whole.refused,
     )
-    assert replayed.structures < whole.structures
+    assert replayed.structures == 0 < whole.structures
     for one, other in zip(replayed.front, whole.front, strict=True):
         assert one.step_time == pytest.approx(other.step_time, rel=1e-9)
         assert one.memory == pytest.approx(other.memory, rel=1e-9)

@@ -18,7 +18,7 @@ from roofsim.points import Diverged, number_at
 from roofsim.records import dataclass, replace
 from roofsim.search.mesh import mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS
-from roofsim.search.stacking import PointBatch, alike, mapped, parts_of
+from roofsim.search.stacking import PointBatch, alike, mapped, parts_of, taken, varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     #: Figures of an evaluation by dotted key.
     Figures = Callable[[Evaluation], dict[str, Any]]
 
-#: Layouts of a family from which on a trace of a few of them is replayed for all, where all are to be priced.
-REPLAYED_FROM = 8192
 #: What is known of each layout that was priced: seconds, bytes, dollars and joules of a million tokens or images.
 FIGURES: Final = ("step_time", "memory", "cost", "energy", "gpus")
 
@@ -138,16 +136,13 @@ class Pricer:
     def replayed(self, rows: Rows, waiting: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
         """Return layouts of one family as a trace of a few of them prices all, and those that it does not.
 
-        A trace takes as long as some ten thousand layouts of one structure as arrays, and then microseconds a layout.
+        Traces take as long as some ten thousand layouts as arrays, and then microseconds a layout.
         """
         piece = waiting.piece
         resolved = piece.resolved
-        if resolved is None or len(piece) < REPLAYED_FROM or self.figures is not None:
+        if resolved is None or self.figures is not None:
             return [], [waiting]
-        try:
-            rates = {name: _each(scale, len(piece)) for name, scale in rates_of(resolved).items()}
-        except Diverged:  # whole nodes may have another price than single cards
-            return [], [waiting]
+        rates = _rates_of_each(resolved)
         answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows)
         step, memory = answer.figures["step_time"], answer.figures["memory.peak"]
         fits = memory <= answer.figures["memory.capacity"]
@@ -219,6 +214,19 @@ def rates_of(resolved: Resolved) -> dict[str, Any]:
         "cost": np.nan if dollars is None else dollars,
         "energy": np.nan if energy is None else energy * JOULES_PER_KWH,
     }
+
+
+def _rates_of_each(resolved: Resolved) -> dict[str, Array]:
+    """Return `rates_of` of each of several layouts."""
+    count = resolved.points
+    try:
+        return {name: _each(scale, count) for name, scale in rates_of(resolved).items()}
+    except Diverged as diverged:  # whole nodes may have another price than single cards
+        rates = {name: np.full(count, np.nan) for name in ("cost", "energy")}
+        for chosen in alike(np.asarray(diverged.labels)):
+            for name, own in _rates_of_each(taken(resolved, chosen, varying(resolved))).items():
+                rates[name][chosen] = own
+        return rates
 
 
 def _each(value: Any, count: int) -> Array:

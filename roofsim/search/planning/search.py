@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: As many are at first, where a limit is being looked for; then twice as many each time.
 FIRST_TOGETHER: Final = 16
+#: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
+REPLAYED_FROM = 2**17
 #: Digits of a figure that count.
 _DIGITS: Final = 12
 #: Digits of a bound by which families are ordered: machines must not differ in it.
@@ -196,11 +198,11 @@ class Searcher:
             return []
         waiting: list[Waiting] = []
         rows, least = rows.part(hopeful), bounded[hopeful]
+        replays = not least.any() and self.space.count(words) >= REPLAYED_FROM
         for piece in pricer.reader.read(rows):
             places = rows.places_of(piece.places)
             whole = Waiting(piece, least[places])
-            # Where bounds say nothing, all are priced.
-            priced, left = ([], [whole]) if least[places].any() else pricer.replayed(rows.part(places), whole)
+            priced, left = pricer.replayed(rows.part(places), whole) if replays else ([], [whole])
             for layouts in priced:
                 findings.take(layouts, self.goal, self.k)
             for part in left:
