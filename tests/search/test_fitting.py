@@ -469,10 +469,10 @@ def test_choices_of_the_engine_that_keep_less_are_tried_alone_and_together():
                      "adapter": {"kind": "lora", "targets": "attention", "dropout": 0.1}},
         "hardware": {"gpu": "b200", "gpus": 8}, "parallel": {"data": 8},
     }  # fmt: skip
-    found = sure(roofsim.fit(request).remedies)
-    names = {remedy.name for remedy in found.singles}
+    remedies = sure(roofsim.fit(request).remedies)
+    names = {remedy.name for remedy in remedies.singles}
     assert {"fp8-activations", "bf16-gradients", "attention in fp8"} <= names
-    both = [remedy for remedy in found.same if remedy.name == "fp8-activations + attention in fp8"]
+    both = [remedy for remedy in remedies.same if remedy.name == "fp8-activations + attention in fp8"]
     assert [remedy.flags() for remedy in both] == [
         "--engine megatron-core+fp8-activations --precision '{compute: fp8, attention: fp8}'"
     ]
