@@ -7,8 +7,8 @@ sequence length. *first*: nothing is known of these words, so that programs are 
 replayed. Elements are the numbers of arrays that the replay works out, what it looks up included; those inside of operations that
 are noted as one (the tiles of a matrix product, a simulated pipeline) are not counted.
 
-Words (recomputation, sharding, offload) are traced one by one; those that are numbers are replayed together. `benchmarks/plan_speed.py`
-lists the options of Calculon's space.
+Words (recomputation, sharding, offload) are traced one by one; those that are numbers are replayed together.
+`benchmarks/plan_speed.py` lists the options of Calculon's space.
 """
 
 from __future__ import annotations
