@@ -229,7 +229,8 @@ def _kept(folder: Path | None) -> Iterator[None]:
 
 def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> str:
     """Return the winner as a launch command of a program."""
-    from roofsim.api import resolve_document, scenario_of
+    from roofsim.analyze.stated import scenario_of
+    from roofsim.api import resolve_document
     from roofsim.importers.launch.write import launch_command
     from roofsim.search.planning.winners import with_changes
 
