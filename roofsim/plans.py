@@ -28,6 +28,7 @@ def plan(
     constraints: Iterable[str] = (),
     axes: Mapping[str, Sequence[Any]] | None = None,
     fixed: Iterable[str] = (),
+    also: Iterable[str] = (),
     top: int = TOP,
     cut: bool = True,
     robust: bool = False,
@@ -48,6 +49,8 @@ def plan(
         Conditions on figures of a result: ``["memory < 70 GiB", "mfu > 0.4"]``.
     axes, fixed
         Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
+    also
+        What is tried beside the usual: ``recompute-counts``, ``offload``, ``options`` of the engine.
     top, cut
         How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
     robust
@@ -74,7 +77,7 @@ def plan(
     from roofsim.search.planning.plan import plan_asked
     from roofsim.search.planning.running import Spread
 
-    asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed)
+    asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed, also=also)
     spread = Spread(jobs=jobs, scheduler=scheduler, folder=None if resume is None else Path(resume))
     return plan_asked(
         load_scenario(scenario, overrides), asked, planning_tools(), k=top, cuts=cut, robust=robust, spread=spread

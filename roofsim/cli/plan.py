@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Emit, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
-from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
 
@@ -62,6 +62,16 @@ Fix = Annotated[
     list[str] | None,
     Option("--fix", metavar="KEY", panel="Axes", help="Keep what the scenario says of a key. May be repeated."),
 ]
+Also = Annotated[
+    list[str] | None,
+    Option(
+        "--also",
+        metavar="NAME",
+        panel="Axes",
+        help="Try this too: recompute-counts (the first 1, 2, 4 ... layers of a stage), offload (state on the host), options "
+        "(the engine's switches for overlap, fusion and launches). May be repeated.",
+    ),
+]
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
 Exhaustive = Annotated[
     bool, Option("--exhaustive", panel="Axes", help="Price every layout that fits; leave none out by a bound.")
@@ -75,6 +85,10 @@ Robust = Annotated[
         panel="Axes",
         help="Choose the layout that may be behind the others by the least, at the ends of the 80 % intervals.",
     ),
+]
+Plot = Annotated[
+    Path | None,
+    Option("--plot", metavar="FILE.png", help="Draw the front and the best with their intervals (.png, .svg, .pdf)."),
 ]
 Jobs = Annotated[
     int, Option("--jobs", minimum=1, metavar="N", panel="Work", help="Search in N processes. The answer is the same.")
@@ -127,6 +141,7 @@ def plan(
     constraint: Constraints = None,
     axis: AxisTexts = None,
     fix: Fix = None,
+    also: Also = None,
     top: Top = 10,
     exhaustive: Exhaustive = False,
     robust: Robust = False,
@@ -135,6 +150,7 @@ def plan(
     resume: Resume = None,
     block: Block = None,
     merge: Merge = None,
+    plot: Plot = None,
     emit: Emit = None,
     json: Json = False,
     csv: Csv = False,
@@ -149,8 +165,9 @@ def plan(
     from roofsim.search.planning.running import Spread, read_share
     from roofsim.search.written_axes import read_written_axes
 
+    checked_path(plot, *PICTURES)
     axes = read_written_axes(axis or [])
-    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
+    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
     share = None if block is None else read_share(block)
     if share is not None and resume is None:
         hint = "For example --block 3/10 --resume results, and in the end --merge results."
@@ -172,6 +189,10 @@ def plan(
         answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
     if answer.best is None and not json:
         raise nothing_possible(answer)
+    if plot is not None:
+        from roofsim.report.plan_plot import draw_plan
+
+        draw_plan(answer, plot)
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.errors import Place, SpecError
+from roofsim.report.plan import one_layout
 from roofsim.search.planning import best
 from roofsim.search.planning.asked import read_gpus
 from roofsim.search.planning.objectives import read_constraints
@@ -84,7 +85,7 @@ def test_steps_are_in_order_and_differences_in_words(plans):
     assert all("behind" in one.why or "as fast" in one.why for one in plans[True].top[1:])
 
 
-def bounded(document, gpus, families, layouts):
+def bounded(document, gpus, families, layouts, **wish):
     """Return bound over step of layouts: of which families, by their numbers, and which layouts of one."""
     from roofsim.api import import_model, resolve_document
     from roofsim.search.pieces import PieceReader
@@ -94,7 +95,7 @@ def bounded(document, gpus, families, layouts):
     from roofsim.search.planning.space import Wish, space_of
     from roofsim.search.stacking import by_structure
 
-    space = space_of(document, Wish(gpus=(gpus,)), resolve_document)
+    space = space_of(document, Wish(gpus=(gpus,), **wish), resolve_document)
     reader = PieceReader(space.document, space.grid, import_model)
     bounds, shares = Bounds(Goal(), {}), []
     known = list(space.families())
@@ -129,6 +130,25 @@ def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu):
     assert (shares > 0.3).sum() > 5
 
 
+@pytest.mark.parametrize("also", ["recompute-counts", "offload", "options"])
+def test_bounds_hold_for_what_is_tried_on_demand(also):
+    """Some layers of a stage recomputed, state on the host, and switches of the engine."""
+    axes: dict[str, list[Any]] = {
+        "parallel.account_for_embedding": [False],
+        "parallel.account_for_loss": [False],
+        "parallel.sequence": [True],
+        "parallel.sharding": ["optimizer"],
+        "parallel.pipeline": [1, 2],
+        "workload.micro_batch_size": [2, 4],
+        **({} if also == "recompute-counts" else {"workload.recompute": ["none"]}),
+    }
+    document = load_scenario(scenario(DECODER | {"num_layers": 12}), {})
+    shares = bounded(document, 4, range, lambda place, count: np.arange(place % 3, count, 3), also=(also,), axes=axes)
+    assert len(shares) > 4
+    assert shares.max() <= 1.0
+    assert np.median(shares) > (0.0 if also == "offload" else 0.5)
+
+
 @pytest.mark.parametrize(
     ("model", "engine", "gpu", "gpus", "batch"),
     [
@@ -152,6 +172,33 @@ def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
     assert len(shares) >= 5
     assert shares.max() <= 1.0
     assert np.median(shares) > 0.75
+
+
+def test_more_is_tried_where_it_is_asked_for():
+    few = {
+        "parallel.sharding": ["optimizer"],
+        "workload.micro_batch_size": [4],
+        "parallel.sequence": [True],
+        "parallel.pipeline": [1],
+        "parallel.context": [1],
+        "parallel.account_for_embedding": [False],
+        "parallel.account_for_loss": [False],
+    }
+    counted = roofsim.plan(scenario(), gpus=2, axes=few, also=["recompute-counts", "offload"], cut=False, top=3)
+    assert counted.axes["workload.recompute"][-2:] == [{"policy": "full", "layers": layers} for layers in (1, 2)]
+    assert counted.axes["parallel.offload"] == [{"optimizer_state": "none"}, {"optimizer_state": "host"}]
+    shown = " ".join(map(one_layout, counted.front))
+    assert "full of the first 2 layers" in shown
+    assert "optimizer state on the host" in shown
+    switched = roofsim.plan(
+        scenario(), gpus=2, axes=few | {"workload.recompute": ["none"]}, also=["options"], cut=False, top=3
+    )
+    assert switched.axes["workload.engine"][-1] == "megatron-core+fused-loss+tp-overlap+cuda-graphs"
+    assert "cuda-graphs" in one_layout(switched.top[0])
+    for one in (*counted.to_dict()["front"][-3:], *switched.to_dict()["top"]):
+        assert roofsim.run(merged(scenario(), one)).step_time == pytest.approx(one["step_time"], rel=1e-9)
+    with pytest.raises(SpecError, match="offload"):
+        roofsim.plan(scenario(), gpus=4, also=["ofload"])
 
 
 def test_numbers_of_gpus_and_cards_are_searched_together():

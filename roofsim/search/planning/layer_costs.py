@@ -14,7 +14,7 @@ from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.layout import expert_tensor_of
-from roofsim.spec.scenario.workload import Offload
+from roofsim.spec.scenario.workload import Offload, RecomputePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +119,8 @@ def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
         }
     )
     workload = workload.model_copy(update={"global_batch_size": workload.micro_batch_size * data})
+    if isinstance(workload.recompute, RecomputePlan):  # some layers of a stage: none is the least
+        workload = workload.model_copy(update={"recompute": "none"})
     model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)))
     assert model is not None
     return replace(
