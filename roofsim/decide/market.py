@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,6 +22,8 @@ RESOURCES: Final = ("memory_bandwidth", "tensor_flops", "memory_capacity")
 _USUAL: Final = "fp16"
 #: Cards beyond those that the fit itself takes, below which a market says nothing.
 _FREE: Final = 4
+#: Cards of a seller from which its level of prices is known.
+_LEVEL: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,8 @@ def market_of(math_type: str) -> Market | None:
 
     Prices of an hour, else purchase prices. Their logarithms are fitted by least squares to those of memory bandwidth, of the dense
     peak of a number format (of 16 bits, where matrix units do not take it) and of memory capacity, with a level of
-    its own for each kind of price: list prices of an hour are several times what marketplaces ask.
+    its own for each kind of price and seller: list prices of an hour are several times what marketplaces ask. Old prices are left
+    out, and sellers of few cards. Prices of one card err alike: standard errors are those of as many prices as there are cards.
     """
     for kind in ("hourly", "purchase"):
         for peak in (math_type, _USUAL):
@@ -66,14 +70,17 @@ def market_of(math_type: str) -> Market | None:
 
 
 def _fitted(kind: str, math_type: str) -> Market | None:
+    per = {"hourly": "hour", "purchase": "purchase"}[kind]
     rows: list[tuple[float, tuple[float, ...], str]] = []
     for name in catalog.names("gpu"):
         gpu = validate(Gpu, catalog.load("gpu", name))
-        price, peak = getattr(gpu.price, kind), gpu.peak.get(math_type)
-        level = str(getattr(gpu.price, f"{kind}_kind"))
-        if price and peak:
-            own = gpu.memory.bandwidth, peak, gpu.memory.capacity
-            rows.append((float(price), tuple(map(float, own)), level))
+        peak = gpu.peak.get(math_type)
+        offers = [offer for offer in gpu.price.offers if offer.per == per and not offer.old and peak]
+        own = gpu.memory.bandwidth, peak or 0.0, gpu.memory.capacity
+        rows += [(offer.middle, tuple(map(float, own)), f"{offer.kind} of {offer.seller}") for offer in offers]
+    sellers = Counter(row[2] for row in rows)
+    rows = [row for row in rows if sellers[row[2]] >= _LEVEL]
+    alike = len(rows) / max(len({row[1] for row in rows}), 1)
     levels = sorted({row[2] for row in rows})
     if len(rows) < len(RESOURCES) + len(levels) + _FREE:
         return None
@@ -83,7 +90,7 @@ def _fitted(kind: str, math_type: str) -> Market | None:
     named = zip(RESOURCES, fit, errors, strict=False)
     exponents, spread = {}, {}
     for resource, value, error in named:
-        exponents[resource], spread[resource] = float(value), float(error)
+        exponents[resource], spread[resource] = float(value), float(error) * math.sqrt(alike)
     return Market(kind=kind, cards=len(rows), exponents=exponents, errors=spread, scatter=scatter)
 
 

@@ -43,6 +43,8 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
         ours = f"1 % more {_NAMES[more.resource]} makes it {_share(more)} faster, 1 % more {_NAMES[less.resource]} {_share(less)}"
         return f"{_HEADS[more.resource]}: {ours}; there are too few prices to say what either costs."
     sure = _apart(first, second)
+    if not sure:  # prices do not say which is cheaper: first what makes it faster
+        first, second = more, less
     head = _HEADS[first.resource] if sure else f"{_HEADS[first.resource]}, if anything"
     doubt = "" if sure else "; market prices do not tell the two apart"
     return (

@@ -266,7 +266,7 @@ def _quantised(precision: Precision, engine: Engine) -> list[Pass]:
 
 def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:
     """Return the pass that gathers sequences in the type of narrow operands, where the engine does so."""
-    if precision.operands is None or engine.communication.gather_type == "compute":
+    if not engine.communication.gathers_operands(precision.operands):
         return []
     from roofsim.passes.kernels.narrow_gathers import GatherNarrow
 

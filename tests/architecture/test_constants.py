@@ -138,7 +138,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/advice.py": {"LEAST"},
     "decide/causes.py": {"MOST_ORDERED"},
     "decide/free.py": {"_LEAST_BITS", "_LOOKED_AT", "_RETURNED", "_SAME", "_WIDTHS"},
-    "decide/market.py": {"_FREE"},
+    "decide/market.py": {"_LEVEL", "_FREE"},
     "decide/prices.py": {"NOTHING", "_END"},
     "decide/purchases.py": {"_MORE", "_WORTH"},
     "decide/need.py": {"MULTIPLES"},

@@ -78,7 +78,7 @@ def test_a_decode_is_told_bandwidth_and_an_overworked_host_neither(decode):
     assert launches.verdict.startswith("Neither bandwidth nor compute: ")
     assert "kernel launches" in launches.verdict
     dense = roofsim.advise("gpt3-6.7b", gpu="h200", phase="prefill", prompt_length=2048, batch_size=8, engine="vllm")
-    assert dense.verdict.startswith("Compute: ")
+    assert dense.verdict.startswith(("Compute: ", "Compute, if anything: "))
     assert {"memory.bandwidth=2x"} <= {one.change for one in dense.not_worth}
 
 

@@ -37,6 +37,19 @@ def test_what_is_gathered_travels_in_a_byte():
         assert sent(narrow, phase, "reduce_scatter") == sent(wide, phase, "reduce_scatter") == 2.0
 
 
+@pytest.mark.parametrize(("precision", "share"), [("fp8", 1.0), ("mxfp8", 33 / 64), ("nvfp4", 9 / 32)])
+def test_what_is_scaled_by_block_is_quantised_before_it_is_gathered(precision, share):
+    """Data and scales of 32 or 16 elements; Megatron-Core needs to be asked for fp8 alone, which Hopper transposes."""
+    evaluation = spread(
+        TINY_LLAMA, {"tensor": RANKS, "sequence": True}, gpu="b200", engine="megatron-core", precision=precision,
+        sequence_length=TOKENS,
+    )  # fmt: skip
+    graph = evaluation.program.stages[0].graph
+    assert sent(graph, Phase.FORWARD) == pytest.approx(2.0 * share)
+    assert sent(graph, Phase.BACKWARD) == pytest.approx(4.0 * share)
+    assert sent(graph, Phase.FORWARD, "reduce_scatter") == 2.0
+
+
 def test_the_part_is_kept_in_the_type_that_travelled():
     """Of two norms a rank keeps a byte per element of its part in place of two."""
     wide, narrow = (profile(graph_of(gathers=g), granule=1.0).saved_activations for g in ("compute", "operands"))

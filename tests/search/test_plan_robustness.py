@@ -9,7 +9,7 @@ import pytest
 
 import roofsim
 from roofsim.report.plan import surely
-from roofsim.search.planning.robustness import RATES, WIDEST, Candidate, factors, ratio_to, regrets, turns
+from roofsim.search.planning.robustness import RATES, WIDEST, Rival, factors, ratio_to, regrets, turns
 from tests.surely import sure
 
 MODEL = {
@@ -100,7 +100,7 @@ def candidate(number, value, interval, compute, widest=0.0):
 
     evaluation: Any = SimpleNamespace(reprice=reprice, step=SimpleNamespace(step=value))
     result: Any = SimpleNamespace(scenario=scenario, time=time, interval_terms=terms)
-    return Candidate(number, value, evaluation, result)
+    return Rival(number, value, evaluation, result)
 
 
 def test_turns_are_where_two_lines_meet():

@@ -32,6 +32,7 @@ TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
 NO_FACTS = {
     "schema",
+    "families",
     "name",
     "description",
     "aliases",
@@ -79,6 +80,8 @@ OTHER = {
     "loss_metrics": 1,
     "activation_input_type": "fp8",
     "gather_type": "operands",
+    "narrow_weights_cast": "step",
+    "block_gathers": ["nvfp4"],
     "parallel_blocks": "two_sums",
     "adapter_type": "fp32",
     "frozen_formats": ["int4"],

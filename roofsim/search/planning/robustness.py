@@ -44,7 +44,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Rival:
     """A layout among the best.
 
     Attributes
@@ -67,7 +67,7 @@ def factors() -> NDArray[np.float64]:
     return np.exp(np.linspace(-math.log(WIDEST), math.log(WIDEST), 2 * _POINTS + 1))
 
 
-def turns(candidates: Sequence[Candidate], best: int = 0) -> dict[str, tuple[Turn | None, Turn | None]]:
+def turns(candidates: Sequence[Rival], best: int = 0) -> dict[str, tuple[Turn | None, Turn | None]]:
     """Return where one of some layouts loses its lead: rate -> with how much less of it, and with how much more.
 
     None where it keeps it up to a factor of `WIDEST`. Where another leads as it is, the turn is at 1.
@@ -80,7 +80,7 @@ def turns(candidates: Sequence[Candidate], best: int = 0) -> dict[str, tuple[Tur
     return {rate: _turns(values[:, place], at, best) for place, rate in enumerate(RATES)}
 
 
-def _values(one: Candidate, shifts: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+def _values(one: Rival, shifts: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     size = len(next(iter(shifts.values())))
     if not one.in_proportion:
         return np.full(size, one.value)
@@ -111,7 +111,7 @@ def _first(values: NDArray[np.float64], at: NDArray[np.float64], best: int) -> T
     return Turn(math.exp(low + float(share[place]) * (high - low)), place)
 
 
-def ratio_to(one: Candidate, other: Candidate) -> tuple[float, float] | None:
+def ratio_to(one: Rival, other: Rival) -> tuple[float, float] | None:
     """Return the 80 % interval of what one layout has of the objective over what another has; None: not known."""
     ratio = one.value / other.value
     if not one.in_proportion:
@@ -119,7 +119,7 @@ def ratio_to(one: Candidate, other: Candidate) -> tuple[float, float] | None:
     return speedup_interval(one.result, other.result, ratio)
 
 
-def regrets(candidates: Sequence[Candidate]) -> list[float]:
+def regrets(candidates: Sequence[Rival]) -> list[float]:
     """Return the regret of each layout: by how much it may be behind any of the others, as a share, at the upper ends."""
     worst = []
     for one in candidates:
@@ -129,7 +129,7 @@ def regrets(candidates: Sequence[Candidate]) -> list[float]:
 
 
 def described(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Rival],
     alike: Sequence[int],
     turned: dict[str, tuple[Turn | None, Turn | None]],
     regret: Any,

@@ -10,7 +10,7 @@ from roofsim.evaluate import evaluate
 from roofsim.records import replace
 from roofsim.search.planning.answer import Planned
 from roofsim.search.planning.differences import parts_of, why
-from roofsim.search.planning.robustness import Candidate, described, ratio_to, regrets, turns
+from roofsim.search.planning.robustness import Rival, described, ratio_to, regrets, turns
 from roofsim.search.planning.space import ALONE
 from roofsim.spec.scenario.document import with_override
 
@@ -56,7 +56,7 @@ def winners(
         evaluation = evaluate(tools.resolve(with_changes(document, one.changes)))
         result = tools.answer(evaluation, limits=False)
         plain.append(one)
-        candidates.append(Candidate(one.id, float(columns["value"][at]), evaluation, result, in_proportion))
+        candidates.append(Rival(one.id, float(columns["value"][at]), evaluation, result, in_proportion))
     regret: list[float] | None = None
     if robust and candidates:
         known = regrets(candidates)
@@ -73,7 +73,7 @@ def winners(
     return answers[:top], robustness
 
 
-def _planned(plain: Planned, own: Candidate, best: Candidate) -> Planned:
+def _planned(plain: Planned, own: Rival, best: Rival) -> Planned:
     result, first = own.result, best.result
     step, least = float(result.step_time), float(first.step_time)
     parts = parts_of(result.time, result.waits)

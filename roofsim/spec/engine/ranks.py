@@ -84,6 +84,11 @@ class CommunicationFacts(Facts):
         description="Type in which tensor ranks gather sequences, and gradients, for narrow GEMMs: that of activations, or that of "
         "the GEMMs' operands, in which they are then kept for backward.",
     )
+    block_gathers: tuple[str, ...] = Field(
+        default=(),
+        description="Types of operands in which tensor ranks gather whatever gather_type says: scaled by block, both layouts of "
+        "such a sequence are made before it is gathered, and nothing is transposed behind.",
+    )
     parallel_blocks: Literal["one_sum", "two_sums"] = Field(
         default="one_sum",
         description="How tensor ranks add up a layer whose attention and MLP read the same input: what each rank has of both at "
@@ -107,6 +112,10 @@ class CommunicationFacts(Facts):
         default="compute",
         description="Type in which a ring adds up partial results and sends gradients of keys and values on.",
     )
+
+    def gathers_operands(self, operands: str | None) -> bool:
+        """Tell whether tensor ranks gather sequences for narrow GEMMs in the type of their operands."""
+        return operands is not None and (self.gather_type == "operands" or operands in self.block_gathers)
 
     def hides(self, *, sequence: bool, math: str) -> Overlap:
         """Return what hides behind compute, where tensor ranks split sequences or do not and matmuls run in a number format."""
