@@ -205,10 +205,10 @@ def order(layouts: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     }
 
 
-def print_runs(found: list[dict[str, Any]]) -> None:
+def print_runs(figures: list[dict[str, Any]]) -> None:
     """Print what the search proposes for each run."""
     rows = []
-    for one in found:
+    for one in figures:
         measured = "" if one["measured"] is None else words.seconds(one["measured"])
         rows.append([one["name"], "authors", one["authors"], words.seconds(one["predicted"]), measured, "", ""])
         if one["winner"] is not None:
@@ -218,18 +218,18 @@ def print_runs(found: list[dict[str, Any]]) -> None:
             rows.append(["", "plan", one["winner"], words.seconds(one["winner_step"]), "", gain, said])
     print(table(["run", "by", "layout", "predicted step", "measured", "gain of the plan (80 %)", "exceeds"], rows))
     print()
-    for one in found:
+    for one in figures:
         print(f"{one['name']}: {one['considered']:,} layouts in {one['seconds']:.0f} s. {one['source']}")
 
 
-def print_orders(found: list[dict[str, Any]]) -> None:
+def print_orders(figures: list[dict[str, Any]]) -> None:
     """Print how well predicted orders are the measured ones."""
     rows = [
         [
             one["source"], one["what"], str(one["layouts"]), f"{one['spread']:.2f}x", f"{one['tau']:.2f}",
             f"{one['place']} of {one['layouts']}", f"{100 * one['lost']:.1f} %",
         ]
-        for one in found
+        for one in figures
     ]  # fmt: skip
     print(
         table(

@@ -95,7 +95,7 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, asked, tmp_path):
 
 def test_a_plan_is_drawn(monkeypatch, capsys, asked, tmp_path):
     picture = tmp_path / "plan.svg"
-    code, _ = call(monkeypatch, capsys, *asked, "--gpus", "2,4", "--plot", picture)
+    code, _ = call(monkeypatch, capsys, *asked, "--gpus", "2,4", "--exhaustive", "--plot", picture)
     assert code == 0
     drawn = picture.read_text(encoding="utf-8")
     assert "memory of the fullest GPU" in drawn

@@ -175,7 +175,7 @@ def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
 
 
 def test_more_is_tried_where_it_is_asked_for():
-    few = {
+    few: dict[str, list[Any]] = {
         "parallel.sharding": ["optimizer"],
         "workload.micro_batch_size": [4],
         "parallel.sequence": [True],
