@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.distance import spread
@@ -175,7 +175,15 @@ def fit(
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
-def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Any:
+def serve(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
+    percentile: float | None = None,
+    simulated: bool = False,
+    **overrides: Any,
+) -> Any:
     """Say what a server does under a load: latencies, rates, limits, what fits, what tokens or images cost.
 
     Parameters
@@ -185,6 +193,10 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
         that are always in flight), ``workload.request_rate`` (requests that arrive per second), or neither (as many as fit).
         Models that answer in one pass have no lengths of prompt and output: their requests are batched dynamically
         (``workload.serving``: max_batch_size, max_queue_delay, latency_bound).
+    ttft, tpot, percentile
+        Bounds on the time to the first token and per token behind it (``"500ms"``, or seconds), and the percent of the requests
+        for which each must hold (90, if left out). The answer is then for the server that keeps them: as many replicas as
+        ``workload.request_rate`` needs, or, without one, for the largest rate (``answer.sized``).
     simulated
         Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
@@ -200,8 +212,10 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
         When the request is wrong.
     """
     from roofsim.serve.any_model import serve_any
+    from roofsim.serve.target import read_target
 
-    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
+    target = read_target(ttft, tpot, percentile)
+    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated, target=target)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:
@@ -306,6 +320,10 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     return result
 
 
+#: Keys of the hardware section that a result repeats where they are stated.
+_LIMITS: Final = ("calibration", "power_limit", "clock_limit")
+
+
 def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     """Return card, node and overlay so that they are found again: by name, or as the scenario describes them.
 
@@ -316,7 +334,7 @@ def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     return {
         "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
         "system": choice.system if isinstance(choice.system, dict) else described,
-        **({} if choice.calibration is None else {"calibration": choice.calibration}),
+        **{key: getattr(choice, key) for key in _LIMITS if getattr(choice, key) is not None},
     }
 
 

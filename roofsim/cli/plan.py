@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import PICTURES, Choice, Csv, Emit, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
@@ -152,6 +153,7 @@ def plan(
     merge: Merge = None,
     plot: Plot = None,
     emit: Emit = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -166,6 +168,7 @@ def plan(
     from roofsim.search.written_axes import read_written_axes
 
     checked_path(plot, *PICTURES)
+    checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
     share = None if block is None else read_share(block)
@@ -197,6 +200,16 @@ def plan(
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
         _print(answer, json=json)
+    written = {
+        "gpus": gpus,
+        "gpu": gpu,
+        "objective": objective,
+        "constraints": constraint,
+        "axes": axes,
+        "fixed": fix,
+        "top": top,
+    }
+    write_report(html, answer, "plan", document, written)
 
 
 def _print(answer: Plan, *, json: bool) -> None:

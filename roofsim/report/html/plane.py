@@ -109,7 +109,7 @@ def chart(
     """Return a plane in both widths; small ones stand three in a row."""
 
     def draw(width: float) -> SvgDrawing:
-        return _Drawn(plane, width, about).drawing
+        return _OnPlane(plane, width, about).drawing
 
     own = {"x": plane.x.frame(), "y": plane.y.frame(), **(frame or {})}
     given: dict[str, Any] = {
@@ -125,7 +125,7 @@ def chart(
     return twice(draw, **given)
 
 
-class _Drawn:
+class _OnPlane:
     """A plane on a drawing of some width."""
 
     def __init__(self, plane: Plane, width: float, about: str) -> None:
@@ -240,7 +240,7 @@ class _Drawn:
         value = None if dot.value is None else repr(dot.value)
         shared: dict[str, Any] = {
             "tip": dot.tip,
-            "class_": "m dot",
+            "class_": "m dot hollow" if dot.hollow else "m dot",
             "tabindex": 0,
             "data_key": dot.key or None,
             "data_value": value,

@@ -10,7 +10,7 @@ from roofsim.spec.engine.choice import EngineChoice
 from roofsim.spec.engine.ranks import ContextCommunication
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
-from roofsim.spec.reading.quantity import Duration
+from roofsim.spec.reading.quantity import Duration, Frequency, Power
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.running import Checkpoint, Input
@@ -356,6 +356,14 @@ class HardwareChoice(Strict):
         default_factory=dict,
         description="Hardware figures to change: {gpu.memory.bandwidth: 3 TB/s}, or by a factor on what the catalog states: 2x, "
         "+10%, -10%.",
+    )
+    power_limit: Power | None = Field(
+        default=None,
+        description="Power that each GPU is held to, as `nvidia-smi -pl` sets it: 250 W. Default: the card's own.",
+    )
+    clock_limit: Frequency | None = Field(
+        default=None,
+        description="Clock that each GPU is held to, as `nvidia-smi -lgc` sets it: 1.2 GHz. Default: as high as its power allows.",
     )
     mtbf: Duration | None = Field(default=None, description="Mean time between failures of the whole job: 5 h.")
     mtbf_per_gpu: Duration | None = Field(

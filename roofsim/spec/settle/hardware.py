@@ -14,6 +14,7 @@ from roofsim.spec.hardware.schema import FIXED, Gpu, System
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.held import held
 from roofsim.spec.settle.stated import chosen
 from roofsim.units import humanize
 
@@ -63,7 +64,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     for path, value, place in override["gpu"]:
         document = changed(document, Gpu, path, value, place, "gpu")
     document = _with_own_price(document, [path for path, _, _ in override["gpu"]])
-    gpu = validate(Gpu, document, prefix="gpu")
+    gpu = held(validate(Gpu, document, prefix="gpu"), choice, scenario, assumed)
     boxed = choice.system is None and "system.gpus_per_node" not in choice.override
     usual = _usual_system(gpu, gpus if boxed else 1)
     node = _system_document(choice.system, gpu, usual, scenario, assumed)
