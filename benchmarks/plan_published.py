@@ -99,7 +99,7 @@ LLAMA = Published(
             "micro_batch_size": 1,
         },
         "parallel": {
-            "tensor": 8, "pipeline": 16, "virtual_stages": 8, "schedule": "interleaved", "sharding": "optimizer", "sequence": True,
+            "tensor": 8, "pipeline": 16, "virtual_stages": 4, "schedule": "interleaved", "sharding": "optimizer", "sequence": True,
             "account_for_embedding": True, "account_for_loss": True,
         },
         "hardware": {"gpu": "h100-sxm5-80gb", "gpus": 16384},

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.decide.advise import advise
+    from roofsim.decide.check import check
     from roofsim.decide.need import need
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
@@ -31,6 +32,7 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "advise",
+    "check",
     "collectives",
     "compare",
     "evaluate",
@@ -59,6 +61,7 @@ _HOMES = {
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",
     "advise": "roofsim.decide.advise",
+    "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",

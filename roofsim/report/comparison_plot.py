@@ -10,7 +10,8 @@ import numpy as np
 from roofsim.report.comparison import folded
 from roofsim.report.figure import LARGE, NORMAL, SMALL, ink, new_figure, paper, save_figure
 from roofsim.report.palette import MEMORY, card
-from roofsim.report.plot import bytes_axis, legend_below, rooflines, time_bars
+from roofsim.report.plot import bytes_axis, legend_below, time_bars
+from roofsim.report.roofline_plot import BESIDE, rooflines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 
 #: Cards of known price from which a comparison draws speed against price.
 FEWEST_PRICES: Final = 3
-#: Rows from which the bars need more height, and rooflines beside one another.
+#: Rows from which the bars need more height.
 _ROWS: Final = 6
-_BESIDE: Final = 4
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> None:
@@ -31,7 +31,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
     rows = list(comparison)
     runs = [row for row in rows if row.runs]
     sold = len({row.card.gpu for row in runs if _price(row) is not None}) >= FEWEST_PRICES
-    bands, bars = max(-(-len(runs) // _BESIDE), 1), 4.0 + 0.38 * max(len(rows) - _ROWS, 0)
+    bands, bars = max(-(-len(runs) // BESIDE), 1), 4.0 + 0.38 * max(len(rows) - _ROWS, 0)
     figure = new_figure(17.0 if sold else 14.0, 4.2 * bands + bars)
     grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(4.2 * bands, bars))
     cards = [(row.label, row.evaluation) for row in runs if row.evaluation is not None]

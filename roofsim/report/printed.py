@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
     from roofsim.decide.advise import Advised
+    from roofsim.decide.check import Check
     from roofsim.decide.need import Need
     from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
@@ -166,6 +167,12 @@ def _show_advice(answer: Advised, console: Console) -> None:
     print_advice(console, answer)
 
 
+def _show_check(answer: Check, console: Console) -> None:
+    from roofsim.report.check import print_check
+
+    print_check(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -176,7 +183,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
-    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice,
+    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice, "Check": _show_check,
 }  # fmt: skip
 
 
@@ -270,6 +277,12 @@ def _line_of_advice(answer: Advised) -> str:
     return answer.verdict
 
 
+def _line_of_check(answer: Check) -> str:
+    from roofsim.report.check import sentences
+
+    return " ".join(sentences(answer))
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -294,6 +307,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "WhatIf": _line_of_whatif,
     "Need": _line_of_need,
     "Advised": _line_of_advice,
+    "Check": _line_of_check,
 }
 
 

@@ -139,6 +139,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "compare/winners.py": {"_TIE"},
     "decide/advice.py": {"LEAST"},
     "decide/causes.py": {"MOST_ORDERED"},
+    "decide/explained.py": {"_CLOCKS", "_CLOSES", "_EDGE", "_LITTLE", "_MOST", "_NARROWINGS", "_NUMBERS", "_OF_A_GROUP"},
     "decide/free.py": {"_LEAST_BITS", "_LOOKED_AT", "_RETURNED", "_SAME", "_WIDTHS"},
     "decide/market.py": {"_LEVEL", "_FREE"},
     "decide/prices.py": {"NOTHING", "_END"},

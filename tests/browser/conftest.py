@@ -30,6 +30,7 @@ COMMANDS = {
     "timeline": "timeline gpt.yaml --gpu a100 --gpus 8 --pipeline 4 --global-batch-size 64",
     "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",
     "need": "need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
+    "advise": "advise gpt.yaml --gpu a100",
     "validate": "validate",
 }
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "timeline": "timeline gpt.yaml --gpu a100 --gpus 4 --pipeline 4 --global-batch-size 32",
     "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",
     "need": "need gpt.yaml --gpu a100 --step-time 30ms",
+    "advise": "advise gpt2-124m --gpu a100",
     "validate": "validate",
     "validate-own": "validate OWN",
 }
@@ -197,7 +198,18 @@ def test_the_python_of_a_report_gives_the_same_answer(name, answers):
     exec(_codes(page)["Python"].replace("print(answer)", ""), scope)
     answer = scope["answer"].to_dict()
     # Sweeps and plans print as many rows as were asked for, in the order that was; how long a search took differs.
-    for key in {"step_time", "rows", "top", "resources", "memory", "saturation", "lanes", "before"} & {*printed}:
+    for key in {
+        "step_time",
+        "rows",
+        "top",
+        "resources",
+        "memory",
+        "saturation",
+        "lanes",
+        "before",
+        "limits",
+        "free",
+    } & {*printed}:
         rows = [_bare(row) for row in answer[key]] if isinstance(answer[key], list) else answer[key]
         wanted = [_bare(row) for row in printed[key]] if isinstance(printed[key], list) else printed[key]
         assert all(row in rows for row in wanted) if isinstance(wanted, list) else _bare(rows) == _bare(wanted)
@@ -211,7 +223,7 @@ def _bare(row):
     """Leave out where a figure's sources say how it was asked: by a file, or by a mapping."""
     plain = json.loads(json.dumps(row))
     return (
-        {key: value for key, value in plain.items() if key not in ("provenance", "asked", "scenario")}
+        {key: value for key, value in plain.items() if key not in ("provenance", "asked", "scenario", "command")}
         if isinstance(plain, dict)
         else plain
     )

@@ -30,6 +30,7 @@ _PAGES: Final = {
     "WhatIf": "of_whatif",
     "Need": "of_need",
     "ScoredRows": "of_validate",
+    "Advised": "of_advise",
 }
 _GENERIC: Final = "of_any"
 

@@ -233,6 +233,17 @@ class _OnPlane:
             size = 10.5
             if measure(words, size) < right - left - 4.0:
                 middle = (top + bottom) / 2.0 + 4.0 + (place - cell.label.count("\n") / 2.0) * 12.0
+                if cell.hatched:
+                    wide = measure(words, size) + 6.0
+                    self.drawing.shape(
+                        "rect",
+                        x=(left + right - wide) / 2.0,
+                        y=middle - 10.5,
+                        width=wide,
+                        height=14.0,
+                        fill=cell.colour,
+                        class_="over solid",
+                    )
                 self.drawing.text((left + right) / 2.0, middle, words, anchor="middle", kind="t s i", fill=cell.ink)
 
     def _dot(self, dot: Dot) -> None:

@@ -31,7 +31,7 @@ _LEAST: Final = 0.0005
 _CAUSE_OF: Final = {
     "tensor_flops": "compute",
     "vector_flops": "compute",
-    "power": "compute",
+    "power": "power",
     "memory_bandwidth": "memory_bandwidth",
     "launch_rate": "launch",
     "host_issue_rate": "launch",
