@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import PICTURES, Choice, Csv, Emit, Html, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -152,6 +152,7 @@ def plan(
     block: Block = None,
     merge: Merge = None,
     plot: Plot = None,
+    dark: Dark = False,
     emit: Emit = None,
     html: Html = None,
     json: Json = False,
@@ -193,9 +194,11 @@ def plan(
     if answer.best is None and not json:
         raise nothing_possible(answer)
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.plan_plot import draw_plan
 
-        draw_plan(answer, plot)
+        with look(dark=dark):
+            draw_plan(answer, plot)
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):

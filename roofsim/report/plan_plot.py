@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.report import words
-from roofsim.report.figure import new_figure, save_figure
+from roofsim.report.figure import NORMAL, SMALL, ink, new_figure, save_figure
+from roofsim.report.palette import CARDS
 from roofsim.report.plan import headline, one_layout
-from roofsim.report.plot import LINES, bytes_axis, legend_below
+from roofsim.report.plot import bytes_axis, legend_below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
         if several:
             _time_over_gpus(figure.add_subplot(grid[0, 1]), members)
         _best(figure.add_subplot(grid[1, :]), plan.top)
-    figure.suptitle(headline(plan), fontsize=12)
+    figure.suptitle(headline(plan), fontsize=NORMAL)
     save_figure(figure, path)
 
 
@@ -44,13 +45,14 @@ def _memory_over_time(axes: Axes, front: tuple[Planned, ...], top: tuple[Planned
         steps, bytes_ = [one.step_time for one in ordered], [one.memory for one in ordered]
         axes.plot(steps, bytes_, linestyle=":", linewidth=1.0, color=colour, marker=signed, markersize=6, label=label)
     for place, one in enumerate(top, 1):
-        axes.annotate(str(place), (one.step_time, one.memory), xytext=(4, 4), textcoords="offset points", fontsize=8)
-        axes.plot([one.step_time], [one.memory], "o", markersize=11, fillstyle="none", color="#444444", linewidth=0.8)
-    axes.set_xscale("log")
+        axes.annotate(
+            str(place), (one.step_time, one.memory), xytext=(4, 4), textcoords="offset points", fontsize=SMALL
+        )
+        axes.plot([one.step_time], [one.memory], "o", markersize=11, fillstyle="none", color=ink(), linewidth=0.8)
     axes.set_xlabel("step (s)")
     axes.set_ylabel("memory of the fullest GPU")
     bytes_axis(axes.yaxis, max(one.memory for one in (*front, *top)))
-    axes.set_title("no layout that was priced is as good in everything; numbers: the best", fontsize=9)
+    axes.set_title("no layout that was priced is as good in everything; numbers: the best")
     legend_below(axes)
 
 
@@ -63,15 +65,14 @@ def _time_over_gpus(axes: Axes, front: tuple[Planned, ...]) -> None:
             if one.gpu == card:
                 least[one.gpus] = min(least.get(one.gpus, one.step_time), one.step_time)
         counts = sorted(least)
-        colour = LINES[at % len(LINES)]
+        colour = CARDS[at % len(CARDS)]
         axes.plot(counts, [least[count] for count in counts], "o-", color=colour, markersize=5, label=card or "fastest")
         perfect = [least[counts[0]] * counts[0] / count for count in counts]
         axes.plot(counts, perfect, linestyle="--", linewidth=0.8, color=colour)
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     axes.set_xlabel("GPUs")
     axes.set_ylabel("step (s)")
-    axes.set_title("fastest of the front; dashed: perfect scaling", fontsize=9)
+    axes.set_title("fastest of the front; dashed: perfect scaling")
     legend_below(axes)
 
 
@@ -80,13 +81,13 @@ def _best(axes: Axes, top: tuple[Planned, ...]) -> None:
     names = [f"{place}. {one_layout(one)}" for place, one in enumerate(top, 1)]
     shown = [name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}\u2026" for name in names]
     for place, one in enumerate(top):
-        axes.barh(place, one.step_time, color=LINES[0], height=0.6)
+        axes.barh(place, one.step_time, color=CARDS[0], alpha=0.35, height=0.6)
         if one.interval is not None:
             low, high = one.interval
             ends = [[one.step_time - low], [high - one.step_time]]
-            axes.errorbar([one.step_time], [place], xerr=ends, color="#333333", capsize=3, linewidth=1.0)
-        axes.text(0.0, place, f" {words.seconds(one.step_time)}", va="center", fontsize=8, color="white")
-    axes.set_yticks(range(len(top)), shown, fontsize=8)
+            axes.errorbar([one.step_time], [place], xerr=ends, color=ink(), capsize=3, linewidth=1.0)
+        axes.text(0.0, place, f" {words.seconds(one.step_time)}", va="center", fontsize=SMALL, color=ink())
+    axes.set_yticks(range(len(top)), shown, fontsize=SMALL)
     axes.invert_yaxis()
     axes.set_xlabel("step (s), 80 % interval; errors that layouts share are in all of them alike")
 
@@ -100,6 +101,6 @@ def _groups(front: tuple[Planned, ...]) -> list[tuple[str, str, str, list[Planne
             group = [one for one in front if (one.gpu, one.gpus) == (card, count)]
             if group:
                 label = f"{count} x {card}" if card else f"{count} GPUs"
-                sign, colour = _SIGNS[cards.index(card) % len(_SIGNS)], LINES[counts.index(count) % len(LINES)]
+                sign, colour = _SIGNS[cards.index(card) % len(_SIGNS)], CARDS[counts.index(count) % len(CARDS)]
                 groups.append((label, sign, colour, group))
     return groups
