@@ -177,7 +177,7 @@ def plan(
     checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
-    if (target := read_target(ttft, tpot, percentile, shown="--", also=also or ())) is not None:
+    if (target := read_target(ttft, tpot, percentile, shown="--")) is not None:
         steps = {
             "--robust": robust, "--scheduler": scheduler, "--resume": resume, "--block": block, "--merge": merge, "--emit": emit,
             "--html": html, "--plot": plot, "--also": also,
