@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
     from roofsim.decide.advise import Advised
+    from roofsim.decide.long_job import JobCost
     from roofsim.decide.need import Need
     from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
@@ -172,11 +173,18 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
     print_sweep(console, answer)
 
 
+def _show_job(answer: JobCost, console: Console) -> None:
+    from roofsim.report.job import print_job
+
+    print_job(console, answer)
+
+
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
     "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice,
+    "JobCost": _show_job,
 }  # fmt: skip
 
 
