@@ -205,7 +205,7 @@ def _settings() -> VerbParameter:
 
 #: What says how much work there is, and what it costs to run it.
 JOB: Final = {
-    "tokens": ("N", "Say what so many tokens take: days, dollars, kWh, CO2: 1e12, 15T."),
+    "tokens": ("N", "Say what so many tokens take: days, dollars, kWh, CO2: 15T."),
     "samples": ("N", "The same for samples (images, sequences): 1.2M; of one epoch where --epochs says how many."),
     "epochs": ("N", "How often --samples are gone through."),
     "eval_samples": ("N", "Samples of an evaluation."),

@@ -71,7 +71,7 @@ _SUFFIXES = {"k": 10.0**3, "m": 10.0**6, "b": 10.0**9, "g": 10.0**9, "t": 10.0**
 
 
 def read_number(text: Any, shown: str, *, zero: bool = False) -> float:
-    """Return a number: ``1e12``, ``1.2M``, ``15T``, ``60%``, ``1,000,000``.
+    """Return a number: ``1.2M``, ``15T``, ``60%``, ``1,000,000``.
 
     Raises
     ------
@@ -92,6 +92,6 @@ def read_number(text: Any, shown: str, *, zero: bool = False) -> float:
     if not least <= value < math.inf:
         wanted = "a number, zero or more" if zero else "a number above zero"
         raise SpecError(
-            Problem(f"expected {wanted}, for example 1e12, 1.2M or 60%; got {str(text)[:60]!r}", Place(shown))
+            Problem(f"expected {wanted}, for example 15T, 1.2M or 60%; got {str(text)[:60]!r}", Place(shown))
         )
     return value

@@ -75,9 +75,11 @@ def read_work(asked: Mapping[str, Any]) -> Work | None:
         )
     if ("eval_samples" in given) != ("eval_every" in given):
         raise SpecError(Problem("--eval-samples and --eval-every belong together: so many samples every so many steps"))
-    numbers = {key: read_number(given[key], f"--{key.replace('_', '-')}") for key in _NUMBERS if key in given}
+    numbers: dict[str, float] = {
+        key: read_number(given[key], f"--{key.replace('_', '-')}") for key in _NUMBERS if key in given
+    }
     counted = "tokens" if "tokens" in given else "samples"
-    stated = {key: given[key] for key in ("pue", "carbon") if key in given}
+    stated: dict[str, Any] = {key: given[key] for key in ("pue", "carbon") if key in given}
     return Work(
         amount=numbers[counted] * numbers.get("epochs", 1.0),
         counted=counted,

@@ -48,6 +48,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/money.py": {"SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
+    "decide/assumptions.py": {"_SUFFIXES"},
+    "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS"},
     # how far limits of power were tried
     "spec/settle/held.py": {"MEASURED", "LEAST"},
     "spec/price_file.py": {"_MOST"},
