@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.decide.advise import advise
+    from roofsim.decide.budget import budget
     from roofsim.decide.need import need
+    from roofsim.decide.owning import rent_or_buy
+    from roofsim.decide.power import power
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
@@ -31,6 +34,7 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "advise",
+    "budget",
     "collectives",
     "compare",
     "evaluate",
@@ -41,6 +45,8 @@ __all__ = [
     "need",
     "ops",
     "plan",
+    "power",
+    "rent_or_buy",
     "resolve",
     "run",
     "serve",
@@ -59,6 +65,9 @@ _HOMES = {
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",
     "advise": "roofsim.decide.advise",
+    "budget": "roofsim.decide.budget",
+    "power": "roofsim.decide.power",
+    "rent_or_buy": "roofsim.decide.owning",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",
