@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
+    from roofsim.decide.check import check
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
@@ -35,6 +36,7 @@ __all__ = [
     "__version__",
     "advise",
     "budget",
+    "check",
     "collectives",
     "compare",
     "evaluate",
@@ -68,6 +70,7 @@ _HOMES = {
     "budget": "roofsim.decide.budget",
     "power": "roofsim.decide.power",
     "rent_or_buy": "roofsim.decide.owning",
+    "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",

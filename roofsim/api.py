@@ -175,7 +175,15 @@ def fit(
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
-def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Any:
+def serve(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
+    percentile: float | None = None,
+    simulated: bool = False,
+    **overrides: Any,
+) -> Any:
     """Say what a server does under a load: latencies, rates, limits, what fits, what tokens or images cost.
 
     Parameters
@@ -185,6 +193,10 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
         that are always in flight), ``workload.request_rate`` (requests that arrive per second), or neither (as many as fit).
         Models that answer in one pass have no lengths of prompt and output: their requests are batched dynamically
         (``workload.serving``: max_batch_size, max_queue_delay, latency_bound).
+    ttft, tpot, percentile
+        Bounds on the time to the first token and per token behind it (``"500ms"``, or seconds), and the percent of the requests
+        for which each must hold (90, if left out). The answer is then for the server that keeps them: as many replicas as
+        ``workload.request_rate`` needs, or, without one, for the largest rate (``answer.sized``).
     simulated
         Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
@@ -200,8 +212,10 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
         When the request is wrong.
     """
     from roofsim.serve.any_model import serve_any
+    from roofsim.serve.target import read_target
 
-    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
+    target = read_target(ttft, tpot, percentile)
+    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated, target=target)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:

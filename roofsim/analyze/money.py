@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu, System
 
 SECONDS_PER_HOUR: Final = 3600.0
+#: A twelfth of a year of 365.25 days.
+HOURS_PER_MONTH: Final = 730.5
 JOULES_PER_KWH: Final = 3.6e6
 MILLION: Final = 10.0**6
 

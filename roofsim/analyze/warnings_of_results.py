@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import interval_parts, nearly_full
 from roofsim.analyze.pipelines import schedule_notes
+from roofsim.analyze.verdicts import FITS
 from roofsim.spec.constants.intervals import shipped
 from roofsim.spec.engine.facts import description_of, stated_names
 from roofsim.spec.engine.schema import Engine, catalog_engine
@@ -60,10 +61,33 @@ def _unpriced(resolved: Resolved) -> list[str]:
     ]
 
 
+def _ways_out(resolved: Resolved, memory: Memory) -> list[str]:
+    """Name the engine's own choices that keep less, where a step does not fit or may not."""
+    if resolved.points > 1 or memory.verdict == FITS:
+        return []
+    from roofsim.analyze.leaner import leaner_choices
+
+    choices = [f"{key}: {_written(value)}" for _, key, value in leaner_choices(resolved)]
+    if not choices:
+        return []
+    return [f"{resolved.engine.name} keeps less with {' or '.join(choices)}; roofsim fit says what is enough"]
+
+
+def _written(value: Any) -> str:
+    return (
+        f"{{{', '.join(f'{role}: {name}' for role, name in value.items())}}}" if isinstance(value, dict) else str(value)
+    )
+
+
 def warnings_of(evaluation: Evaluation, memory: Memory) -> list[str]:
     """Return what to know before a result is believed: what was not measured, not priced, or nearly full."""
     resolved = evaluation.resolved
-    notes = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.off_device)]
+    notes = [
+        *_ways_out(resolved, memory),
+        *_basis(evaluation),
+        *_unpriced(resolved),
+        *host_notes(evaluation, memory.off_device),
+    ]
     notes += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         notes.append(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import scenarios
-from roofsim.cli.flags import Csv, Json
+from roofsim.cli.flags import Csv, Html, Json
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.report import checked_report, write_report
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text, written
 from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def advise(
     *,
     scenario: Scenarios,
     weights: Weights = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -46,22 +47,14 @@ def advise(
     from roofsim.cli.progress import tracked
     from roofsim.decide.advise import advise_documents
 
+    checked_report(html)
     jobs = [(one, document_of(one, overrides), written(one, overrides)) for one in scenario]
     advised = advise_documents(
         jobs, None if weights is None else _weights(weights), lambda every: tracked(every, "trying changes")
     )
     _write(advised, json=json, csv=csv)
-
-
-def written(scenario: str, overrides: Overrides) -> str:
-    """Return a scenario and its options as the command line of ``whatif`` takes them."""
-    flags = [
-        f"--{key.replace('_', '-')} {shlex.quote(text)}"
-        if origin == "flag"
-        else f"--base {shlex.quote(f'{key}={text}')}"
-        for key, text, origin in overrides
-    ]
-    return " ".join((shlex.quote(scenario), *flags))
+    asked = {"scenario": [document.data for _, document, _ in jobs], "weights": _weights(weights) if weights else None}
+    write_report(html, advised, "advise", None, asked)
 
 
 def _weights(text: str) -> list[float]:

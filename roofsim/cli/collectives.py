@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from roofsim.cli.complete import catalog_names
-from roofsim.cli.flags import PICTURES, Choice, Csv, Json
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Json
 from roofsim.cli.request import as_rows, checked_path, console
 from roofsim.cli.words import Option
 
@@ -85,6 +85,7 @@ def collectives(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
 ) -> None:
     """Show time and bandwidth of collectives on a system, by message size and number of ranks."""
     from roofsim.views import collectives as view_of
@@ -98,8 +99,10 @@ def collectives(
         show(view, console())
     if plot is not None:
         from roofsim.report.collective_plots import draw_collectives
+        from roofsim.report.figure import look
 
-        draw_collectives(view.rows, plot)
+        with look(dark=dark):
+            draw_collectives(view.rows, plot)
 
 
 def _whole(text: str) -> list[int]:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import several
-from roofsim.cli.flags import PICTURES, Choice, Csv, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json, Scenario
 from roofsim.cli.job import jobs_of, with_job, work_of
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Argument, Option
 
@@ -67,6 +68,8 @@ def compare(
     csv: Csv = False,
     plot: Plot = None,
     job: dict[str, str | None] | None = None,
+    dark: Dark = False,
+    html: Html = None,
     overrides: Overrides,
 ) -> None:
     """Compare cards on one scenario: time, limits, memory, price, and which wins by how much."""
@@ -79,9 +82,11 @@ def compare(
     work = work_of(job)
     _refuse_cards_as_number(overrides)
     checked_path(plot, *PICTURES)
+    checked_report(html)
+    document = document_of(scenario, overrides)
     listed = [*read_cards(cards or (), "cards"), *read_cards(gpu or (), "--gpu")]
     comparison = compare_document(
-        document_of(scenario, overrides),
+        document,
         listed,
         resolve_document,
         answer,
@@ -94,8 +99,12 @@ def compare(
     _write(comparison, costs, json=json, csv=csv)
     if plot is not None and comparison.results:
         from roofsim.report.comparison_plot import draw_comparison
+        from roofsim.report.figure import look
 
-        draw_comparison(comparison, plot)
+        with look(dark=dark):
+            draw_comparison(comparison, plot)
+    labels = [row.label for row in comparison]
+    write_report(html, comparison, "compare", document, {"gpus": labels, "sort": sort, "prices": _prices(price)})
     if not comparison.results:
         raise SystemExit(2)
 
@@ -113,6 +122,11 @@ def _write(comparison: Comparison, costs: list[JobCost], *, json: bool, csv: boo
             from roofsim.report.job import print_jobs
 
             print_jobs(console(), costs)
+
+
+def _prices(texts: list[str] | None) -> dict[str, str]:
+    """Return the prices of the command line as the Python function takes them."""
+    return dict(text.split("=", 1) for text in texts or () if "=" in text)
 
 
 def _refuse_cards_as_number(overrides: Overrides) -> None:

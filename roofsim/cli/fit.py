@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from roofsim.cli.complete import scenarios
-from roofsim.cli.flags import Choice, Json
+from roofsim.cli.flags import Choice, Html, Json
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Argument, Option
 
@@ -47,6 +48,7 @@ def fit(
     largest: Largest = None,
     fewest: Fewest = None,
     family: Family = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -55,6 +57,7 @@ def fit(
     from roofsim.api import resolve_document
     from roofsim.search.fitting.answer import fit_document
 
+    checked_report(html)
     document = document_of(scenario, overrides)
     answer = fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
     if json:
@@ -65,6 +68,7 @@ def fit(
         from roofsim.report.printed import show
 
         show(answer, console())
+    write_report(html, answer, "fit", document, {"largest": largest, "fewest": fewest, "family": family})
 
 
 def _rows(answer: Fit) -> list[dict[str, Any]]:

@@ -85,3 +85,4 @@ Html = Annotated[
         help="Write a report to hand on: one page with charts, sources and all data, which needs no network.",
     ),
 ]
+Dark = Annotated[bool, Option("--dark", help="Draw the picture of --plot on a dark background.")]

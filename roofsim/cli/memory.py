@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from roofsim.cli.complete import scenarios
-from roofsim.cli.flags import PICTURES, Choice, Csv, Json, Top
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Json, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 from roofsim.cli.words import Argument, Option
@@ -68,6 +68,7 @@ def memory(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
     snapshot: SnapshotFile = None,
     overrides: Overrides,
 ) -> None:
@@ -91,9 +92,11 @@ def memory(
         _ledger(evaluation, snapshot, json=json, csv=csv)
     if plot is not None:
         from roofsim.analyze.ledger import memory_of
+        from roofsim.report.figure import look
         from roofsim.report.plot import draw_memory
 
-        draw_memory(evaluation, memory_of(evaluation), plot)
+        with look(dark=dark):
+            draw_memory(evaluation, memory_of(evaluation), plot)
 
 
 def _names_and_degrees(given: list[str]) -> tuple[str | None, Overrides]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -44,6 +45,7 @@ def need(
     cost: Cost = None,
     days: Days = None,
     tokens: Tokens = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -52,11 +54,13 @@ def need(
     from roofsim.decide.need import need_document
     from roofsim.decide.target import read_target
 
+    checked_report(html)
     asked = {
         "step_time": step_time, "tokens_per_second": tokens_per_second, "time_to_first_token": time_to_first_token, "cost": cost,
         "days": days,
     }  # fmt: skip
-    answer = need_document(document_of(scenario, overrides), read_target(asked, tokens, flags=True))
+    document = document_of(scenario, overrides)
+    answer = need_document(document, read_target(asked, tokens, flags=True))
     if json:
         from roofsim.report.tabular import to_json
 
@@ -65,3 +69,4 @@ def need(
         from roofsim.report.printed import show
 
         show(answer, console())
+    write_report(html, answer, "need", document, asked | {"tokens": tokens})

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Emit, Json, Scenario
+from roofsim.cli.flags import Choice, Csv, Emit, Html, Json, Scenario
 from roofsim.cli.job import jobs_of, with_job, work_of
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
@@ -138,6 +139,7 @@ def plan(
     block: Block = None,
     merge: Merge = None,
     emit: Emit = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     job: dict[str, str | None] | None = None,
@@ -153,6 +155,7 @@ def plan(
     from roofsim.search.written_axes import read_written_axes
 
     work = work_of(job)
+    checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
     share = None if block is None else read_share(block)
@@ -180,6 +183,16 @@ def plan(
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
         _print(answer, _costs(scenario, overrides, answer, work), json=json)
+    written = {
+        "gpus": gpus,
+        "gpu": gpu,
+        "objective": objective,
+        "constraints": constraint,
+        "axes": axes,
+        "fixed": fix,
+        "top": top,
+    }
+    write_report(html, answer, "plan", document, written)
 
 
 def _costs(scenario: str, overrides: Overrides, plan: Plan, work: Work | None) -> list[JobCost]:

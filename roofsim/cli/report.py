@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.cli.request import checked_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from roofsim.evaluate import Evaluation
@@ -37,9 +38,11 @@ def write_report(
     answer: Any,
     verb: str,
     document: Document | None = None,
+    arguments: Mapping[str, Any] | None = None,
     *,
     evaluation: Evaluation | None = None,
-    **arguments: Any,
+    shown: tuple[str, ...] = (),
+    places: tuple[int, ...] | None = None,
 ) -> None:
     """Write the report of an answer, where one was asked for.
 
@@ -51,6 +54,8 @@ def write_report(
         What else the Python function of that name takes.
     evaluation
         Of a result: what it was made of.
+    shown, places
+        Of a sweep: which figures are shown, and which points in which order.
     """
     if path is None:
         return
@@ -63,7 +68,9 @@ def write_report(
         verb=verb,
         command=shlex.join(["roofsim", *sys.argv[1:]]),
         scenario=None if document is None else document.data,
-        arguments=arguments,
+        arguments=arguments or {},
         evaluation=evaluation,
+        figures=shown,
+        places=places,
     )
     write_page(answer, asked, path)

@@ -83,6 +83,19 @@ def evaluated(
     return evaluate(resolved_of(scenario, overrides), with_curve=with_curve)
 
 
+def written(scenario: str, overrides: Overrides) -> str:
+    """Return a scenario and its options as the command line of ``whatif`` takes them."""
+    import shlex
+
+    flags = [
+        f"--{key.replace('_', '-')} {shlex.quote(text)}"
+        if origin == "flag"
+        else f"--base {shlex.quote(f'{key}={text}')}"
+        for key, text, origin in overrides
+    ]
+    return " ".join((shlex.quote(scenario), *flags))
+
+
 def console() -> Console:
     """Return the console for answers."""
     from roofsim.report.console import AnswerConsole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Emit, FromLaunch, Html, Json, ScenarioOrNone, Trace
+from roofsim.cli.flags import PICTURES, Csv, Dark, Emit, FromLaunch, Html, Json, ScenarioOrNone, Trace
 from roofsim.cli.job import jobs_of, with_job, work_of
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
@@ -27,6 +27,7 @@ def run(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
     html: Html = None,
     trace: Trace = None,
     emit: Emit = None,
@@ -60,9 +61,11 @@ def run(
             for cost in costs:
                 show(cost, console())
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.plot import draw_run
 
-        draw_run([(evaluation, result)], plot)
+        with look(dark=dark):
+            draw_run([(evaluation, result)], plot)
     write_report(html, result, "run", document, evaluation=evaluation)
     if trace is not None:
         from roofsim.analyze.timeline import timeline

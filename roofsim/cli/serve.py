@@ -1,5 +1,6 @@
 """Answer for a server: ``roofsim serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5``.
 
+To bounds on latencies: ``roofsim serve llama3-70b --gpu h200 --tensor 4 --ttft 500ms --tpot 50ms --request-rate 100``.
 Of a network that answers in one pass: ``roofsim serve resnet50 --gpu h100 --precision int8 --request-rate 20000``.
 """
 
@@ -8,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, FromLaunch, Json, ScenarioOrNone
+from roofsim.cli.flags import PICTURES, Dark, FromLaunch, Html, Json, ScenarioOrNone
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 from roofsim.spec import usual
@@ -26,6 +28,30 @@ Plot = Annotated[
 Simulate = Annotated[
     bool, Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
 ]
+Ttft = Annotated[
+    str | None,
+    Option(
+        "--ttft",
+        metavar="TIME",
+        panel="Target",
+        help="Size the server so that the first token comes within this time: 500ms. The answer is the largest rate that keeps it, "
+        "and the replicas that --request-rate needs.",
+    ),
+]
+Tpot = Annotated[
+    str | None,
+    Option("--tpot", metavar="TIME", panel="Target", help="Size it so that tokens come within this time each: 50ms."),
+]
+Percentile = Annotated[
+    str | None,
+    Option(
+        "--percentile",
+        metavar="N",
+        panel="Target",
+        help="Percent of the requests for which each bound must hold. [default: 90]",
+        show_default=False,
+    ),
+]
 
 
 @scenario_options(
@@ -37,20 +63,27 @@ def serve(
     *,
     scenario: ScenarioOrNone = None,
     from_launch: FromLaunch = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    dark: Dark = False,
     simulate: Simulate = False,
+    ttft: Ttft = None,
+    tpot: Tpot = None,
+    percentile: Percentile = None,
     overrides: Overrides,
 ) -> None:
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token or request."""
     from roofsim.api import resolve_document
     from roofsim.serve.any_model import serve_any
+    from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
-    served = serve_any(
-        document_of(asked_for(scenario, from_launch, overrides), overrides), resolve_document, simulated=simulate
-    )
+    checked_report(html)
+    target = read_target(ttft, tpot, percentile, shown="--")
+    document = document_of(asked_for(scenario, from_launch, overrides), overrides)
+    served = serve_any(document, resolve_document, simulated=simulate, target=target)
     if json:
         from roofsim.report.tabular import to_json
 
@@ -61,7 +94,11 @@ def serve(
         show(served, console())
     else:
         as_rows(served.rows(), json=False, csv=True)
+    bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}
+    write_report(html, served, "serve", document, {**bounds, "simulated": simulate})
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.serving_plot import draw
 
-        draw(served, plot)
+        with look(dark=dark):
+            draw(served, plot)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Top
+from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario, Top
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.search.table import SweepTable
+    from roofsim.spec.reading.source import Document
 
 #: What is kept beside the figures that were asked for: whether a point fits.
 _FITS = ("memory.fits", "memory.verdict")
@@ -65,17 +67,21 @@ def sweep(
     figure: Figures = None,
     sort: Sort = None,
     top: Top = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     parquet: Parquet = None,
     plot: Plot = None,
+    dark: Dark = False,
     overrides: Overrides,
 ) -> None:
     """Predict every combination of the values of some keys of a scenario."""
     checked_path(plot, *PICTURES)
     checked_path(parquet, ".parquet")
+    checked_report(html)
+    document, axes = document_of(scenario, overrides), _axes(axis or [])
     figures = _figures(figure)
-    table = _swept(scenario, axis or [], figures, sort, overrides)
+    table = _swept(document, axes, figures, sort)
     order = _order(table, sort)[:top]
     if not as_rows(table.to_rows(order.tolist()) if csv else [], json=False, csv=csv):
         if json:
@@ -90,39 +96,52 @@ def sweep(
         from roofsim.errors import SpecError
 
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
+    places = tuple(order.tolist())
+    asked = {"axes": axes, "figures": _wanted(figures, sort)}
+    write_report(html, table, "sweep", document, asked, shown=figures, places=places)
     if parquet is not None:
         from roofsim.report.parquet import write_parquet
 
         write_parquet(table, parquet)
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.sweep_plot import draw_sweep
 
-        draw_sweep(table, plot, figures=figures)
+        with look(dark=dark):
+            draw_sweep(table, plot, figures=figures)
 
 
 def _figures(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
-def _swept(
-    scenario: str, axes: list[str], figures: tuple[str, ...], sort: str | None, overrides: Overrides
-) -> SweepTable:
-    from roofsim.api import answer, import_model
-    from roofsim.cli.progress import tracked
+def _axes(texts: list[str]) -> dict[str, list[Any]]:
+    """Return the axes of the command line, key -> values."""
     from roofsim.errors import Place, Problem, SpecError
-    from roofsim.search.sweep import sweep_document
     from roofsim.search.written_axes import read_written_axes
 
-    if not axes:
+    if not texts:
         hint = "For example --axis parallel.tensor=1,2,4,8. `roofsim run` predicts a single point."
         raise SpecError(Problem("expected at least one axis", Place("--axis"), hint=hint))
-    wanted = (*figures, *((sort.lstrip("-"),) if sort else ()), *_FITS) if figures else None
+    return read_written_axes(texts)
+
+
+def _wanted(figures: tuple[str, ...], sort: str | None) -> list[str] | None:
+    """Return the figures that are worked out: those that were asked for, what goes with them, or all."""
+    return [*figures, *([sort.lstrip("-")] if sort else ()), *_FITS] if figures else None
+
+
+def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, ...], sort: str | None) -> SweepTable:
+    from roofsim.api import answer, import_model
+    from roofsim.cli.progress import tracked
+    from roofsim.search.sweep import sweep_document
+
     return sweep_document(
-        document_of(scenario, overrides),
-        read_written_axes(axes),
+        document,
+        axes,
         answer,
         import_model,
-        figures=wanted,
+        figures=_wanted(figures, sort),
         progress=lambda places: tracked(places, "sweeping"),
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
+from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario, Trace
 from roofsim.cli.options import LONG_RUNS, scenario_options
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
+from roofsim.cli.report import checked_report, write_report
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, evaluated, write_text
 from roofsim.cli.words import Option
 
 Plot = Annotated[
@@ -26,6 +27,8 @@ def timeline(
     scenario: Scenario,
     trace: Trace = None,
     plot: Plot = None,
+    dark: Dark = False,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -35,7 +38,9 @@ def timeline(
 
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
-    evaluation = evaluated(scenario, overrides)
+    checked_report(html)
+    document = document_of(scenario, overrides)
+    evaluation = evaluated(document, [])
     answer = timeline_of(evaluation)
     if json:
         from roofsim.report.tabular import to_json
@@ -45,11 +50,14 @@ def timeline(
         from roofsim.report.printed import show
 
         show(answer, console())
+    write_report(html, answer, "timeline", document)
     if trace is not None:
         from roofsim.report.trace import write_trace
 
         write_trace(answer, trace)
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.timeline_plot import draw_timeline
 
-        draw_timeline(answer, plot)
+        with look(dark=dark):
+            draw_timeline(answer, plot)

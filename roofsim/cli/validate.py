@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.flags import Csv
+from roofsim.cli.flags import Csv, Html
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import as_rows, console
 from roofsim.cli.words import Argument, Option
 
@@ -31,10 +32,13 @@ Source = Annotated[
 Json = Annotated[bool, Option("--json", help="Print JSON: one object per measurement, or per published source.")]
 
 
-def validate(file: File = None, *, source: Source = None, json: Json = False, csv: Csv = False) -> None:
+def validate(
+    file: File = None, *, source: Source = None, html: Html = None, json: Json = False, csv: Csv = False
+) -> None:
     """Score predictions against measurements: your own, or those that were published."""
+    checked_report(html)
     if file is None:
-        _published(source, json=json, csv=csv)
+        _report(html, _published(source, json=json, csv=csv), published=True)
         return
     from roofsim.calibrate.cases import read_cases
 
@@ -49,10 +53,18 @@ def validate(file: File = None, *, source: Source = None, json: Json = False, cs
         from roofsim.errors import Place, Problem, SpecError
 
         raise SpecError(Problem(f"none of the {len(unpriced)} measurements can be predicted", Place(str(file))))
+    _report(html, [_row(row) for row in rows], published=False)
 
 
-def _published(sources: Sequence[str] | None, *, json: bool, csv: bool) -> None:
-    """Show the scores of the published measurements, which travel with roofsim as a table."""
+def _report(html: Path | None, rows: list[dict[str, Any]], *, published: bool) -> None:
+    if html is not None:
+        from roofsim.report.html.of_validate import ScoredRows
+
+        write_report(html, ScoredRows(rows=rows, published=published), "validate")
+
+
+def _published(sources: Sequence[str] | None, *, json: bool, csv: bool) -> list[dict[str, Any]]:
+    """Show the scores of the published measurements, which travel with roofsim as a table; returns its rows."""
     from roofsim.calibrate.published import published
     from roofsim.report.scores import print_published
 
@@ -61,6 +73,7 @@ def _published(sources: Sequence[str] | None, *, json: bool, csv: bool) -> None:
     rows = [row for row in rows if not sources or row["source"] in sources]
     if not as_rows(rows, json=json, csv=csv):
         print_published(console(), rows)
+    return rows
 
 
 def _known(wanted: Sequence[str] | None, known: set[str]) -> None:

@@ -93,6 +93,15 @@ VERBS: Final = {
             "roofsim power resnet50 --gpu a100 --batch 256 --limits 250W,300W,400W --plot power.png",
         ),
     ),
+    "check": Verb(
+        "roofsim.cli.check:check",
+        "Hold a measured run beside its prediction: inside the interval or not, where they differ, and what would explain it.",
+        (
+            "roofsim check llama3-8b --gpu h100 --seq-len 2k --measured step_time=350ms",
+            "roofsim check resnet50 --gpu a100 --batch 64 --precision fp16-amp --measured step_time=56ms",
+            "roofsim check gpt.yaml --gpu a100 --measured step_time=212ms --measured memory.peak=30GiB --json",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Json, Scenario
+from roofsim.cli.flags import Choice, Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -56,6 +57,7 @@ def whatif(
     each: Each = False,
     base: Base = None,
     by: By = "class",
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -65,8 +67,10 @@ def whatif(
     from roofsim.cli.progress import tracked
     from roofsim.decide.whatif import whatif_document
 
+    checked_report(html)
+    document = document_of(scenario, [*overrides, *(setting(text, "--base") for text in base or ())])
     shown = whatif_document(
-        document_of(scenario, [*overrides, *(setting(text, "--base") for text in base or ())]),
+        document,
         changes or (),
         also=also or (),
         each=each,
@@ -75,6 +79,7 @@ def whatif(
         progress=lambda groups: tracked(groups, "predicting"),
     )
     _write(shown, json=json, csv=csv)
+    write_report(html, shown, "whatif", document, {"changes": changes, "also": also, "each": each, "by": by})
 
 
 def _write(shown: WhatIf, *, json: bool, csv: bool) -> None:

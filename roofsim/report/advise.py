@@ -77,7 +77,7 @@ def _market_line(answer: Advised) -> str:
     market = answer.market
     if market is None or all(one.percent is None for one in answer.marginals):
         return ""
-    what = "prices of an hour" if market.kind == "hourly" else "purchase prices"
+    what = "hourly prices" if market.kind == "hourly" else "purchase prices"
     parts = [
         f"{market.exponents[name]:.2f} +- {market.errors[name]:.2f} % for 1 % more {shown}"
         for name, shown in (
@@ -87,7 +87,7 @@ def _market_line(answer: Advised) -> str:
         )
     ]
     scatter = words.percent(market.scatter)
-    return f"Market: {what} of {market.cards} cards ask {', '.join(parts)} (single cards scatter by {scatter})."
+    return f"Market: {words.count(market.cards)} {what} ask {', '.join(parts)} (single prices scatter by {scatter})."
 
 
 def _table(title: str, every: tuple[Advice, ...]) -> Grid:

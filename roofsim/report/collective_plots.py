@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.report import words
-from roofsim.report.figure import new_figure, save_figure
+from roofsim.report.figure import LARGE, SMALL, ink, new_figure, save_figure
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
@@ -55,11 +55,11 @@ def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
     _lines(left, rows, "seconds", "time", words.seconds)
     _lines(right, rows, "bus_bandwidth", "bus bandwidth", lambda value: humanize(value, "B/s", 3))
     right.set_ylim(bottom=0.0)
-    handles = [left.plot([], [], MARKS[part], color="#444444", markersize=5)[0] for part in BOUNDS]
-    bounds = left.legend(handles, list(BOUNDS.values()), title="limited by", loc="lower right", fontsize=9)
+    handles = [left.plot([], [], MARKS[part], color=ink(), markersize=5)[0] for part in BOUNDS]
+    bounds = left.legend(handles, list(BOUNDS.values()), title="limited by", loc="lower right", fontsize=SMALL)
     left.add_artist(bounds)
-    left.legend(title="ranks", loc="upper left", fontsize=9)
-    figure.suptitle(f"{rows[0]['op']} on {rows[0]['system']}", fontsize=13)
+    left.legend(title="ranks", loc="upper left", fontsize=SMALL)
+    figure.suptitle(f"{rows[0]['op']} on {rows[0]['system']}", fontsize=LARGE)
     save_figure(figure, path, repeatable=True)
 
 
@@ -83,7 +83,7 @@ def _lines(axes: Axes, rows: list[dict[str, Any]], value: str, title: str, text:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: humanize(size, "B", 3, binary=True)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: text(number) if number > 0.0 else "0"))
     axes.minorticks_off()
-    axes.grid(visible=True, color="#e5e5e5", linewidth=0.6)
+    axes.grid(visible=True, linewidth=0.6)
     axes.tick_params(axis="x", rotation=45, labelsize=9)
 
 

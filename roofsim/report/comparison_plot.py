@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.report.comparison import folded
-from roofsim.report.figure import new_figure, save_figure
-from roofsim.report.plot import COLOURS, LINES, bytes_axis, legend_below, roofline, time_bars
+from roofsim.report.figure import LARGE, NORMAL, SMALL, ink, new_figure, paper, save_figure
+from roofsim.report.palette import MEMORY, card
+from roofsim.report.plot import bytes_axis, legend_below, time_bars
+from roofsim.report.roofline_plot import BESIDE, rooflines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 #: Cards of known price from which a comparison draws speed against price.
 FEWEST_PRICES: Final = 3
 #: Rows from which the bars need more height.
-_ROWS: Final = 8
+_ROWS: Final = 6
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> None:
@@ -29,16 +31,17 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
     rows = list(comparison)
     runs = [row for row in rows if row.runs]
     sold = len({row.card.gpu for row in runs if _price(row) is not None}) >= FEWEST_PRICES
-    figure = new_figure(16.0 if sold else 13.0, 9.0 + 0.3 * max(len(rows) - _ROWS, 0))
-    grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0 + 0.06 * max(len(rows) - _ROWS, 0)))
+    bands, bars = max(-(-len(runs) // BESIDE), 1), 4.0 + 0.38 * max(len(rows) - _ROWS, 0)
+    figure = new_figure(17.0 if sold else 14.0, 4.2 * bands + bars)
+    grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(4.2 * bands, bars))
     cards = [(row.label, row.evaluation) for row in runs if row.evaluation is not None]
-    roofline(figure.add_subplot(grid[0, :]), cards)
+    rooflines(figure, grid[0, :], cards)
     time_bars(figure.add_subplot(grid[1, 0]), [(folded(row.label), row.result) for row in rows])
     _memory_bars(figure.add_subplot(grid[1, 1]), rows)
     if sold:
         _prices(figure.add_subplot(grid[1, 2]), runs)
     scenario = comparison.results[0].scenario
-    figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
+    figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=LARGE)
     save_figure(figure, path)
 
 
@@ -49,20 +52,20 @@ def _memory_bars(axes: Axes, rows: list[Row]) -> None:
     for key in next(memory.components for memory in memories if memory is not None):
         values = np.array([0.0 if memory is None else float(memory.components[key]) for memory in memories])
         if values.any():
-            axes.barh(names, values, left=left, color=COLOURS[key], label=key.replace("_", " "))
+            axes.barh(names, values, left=left, color=MEMORY[key], label=key.replace("_", " "))
             left += values
     longest = float(left.max())
     for place, memory in enumerate(memories):
         if memory is None:
-            axes.text(0.0, place, " cannot run", va="center", fontsize=9)
+            axes.text(0.0, place, " cannot run", va="center", fontsize=SMALL)
             continue
         capacity = float(memory.capacity)
         longest = max(longest, capacity)
-        axes.plot([capacity, capacity], [place - 0.45, place + 0.45], color="black", linewidth=2.0)
+        axes.plot([capacity, capacity], [place - 0.45, place + 0.45], color=ink(), linewidth=2.0)
     bytes_axis(axes.xaxis, longest)
     axes.set_xlim(0.0, longest * 1.08)
     axes.invert_yaxis()
-    axes.set_title("memory at the peak (black: capacity)", fontsize=10)
+    axes.set_title("memory at the peak (mark: capacity)", fontsize=NORMAL)
     legend_below(axes)
     axes.grid(visible=True, axis="x", alpha=0.3)
 
@@ -79,21 +82,27 @@ def _prices(axes: Axes, rows: list[Row]) -> None:
     """Draw a dot a row whose cards were sold at a known price, and name those that were not."""
     rented: list[str] = []
     by_price = sorted(price for row in rows if (price := _price(row)) is not None)
-    for index, row in enumerate(rows):
+    for row in rows:
         price, speed = _price(row), row.rate or 0.0
         if price is None:
             rented.append(row.label)
             continue
-        colour = LINES[index % len(LINES)]
-        axes.scatter(price, speed, s=70.0, color=colour, edgecolors="black", linewidths=0.5, zorder=3)
+        axes.scatter(price, speed, s=80.0, color=card(0), edgecolors=paper(), linewidths=0.5, zorder=3)
         below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
         axes.annotate(
-            folded(row.label), (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8
+            folded(row.label),
+            (price, speed),
+            xytext=(6, -12 if below else 5),
+            textcoords="offset points",
+            fontsize=SMALL,
         )
     unit = "tokens" if rows[0].unit == "tokens" else "samples"
     axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed against price")
     axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.locator_params(axis="x", nbins=5)
     axes.grid(alpha=0.3)
     if rented:
         _beside(axes, rented)
@@ -102,4 +111,4 @@ def _prices(axes: Axes, rows: list[Row]) -> None:
 def _beside(axes: Axes, rented: list[str]) -> None:
     """Name the rows without a price in the corner, where cheap and fast cards do not stand."""
     text = textwrap.fill("no price known: " + ", ".join(rented), 60)
-    axes.text(0.98, 0.03, text, transform=axes.transAxes, ha="right", fontsize=7).set_in_layout(False)
+    axes.text(0.98, 0.03, text, transform=axes.transAxes, ha="right", fontsize=SMALL).set_in_layout(False)

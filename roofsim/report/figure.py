@@ -4,17 +4,68 @@ from __future__ import annotations
 
 import io
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import shortened
 from roofsim.output import save_bytes, visible
+from roofsim.report.palette import CARDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 DPI: Final = 110
+#: Points of the texts of a picture: marks and legends, titles of panels, the headline. A picture is read at half its size.
+SMALL: Final = 10.5
+NORMAL: Final = 12.0
+LARGE: Final = 14.0
+#: What texts, lines, backgrounds and grids are drawn in: on white, and on the dark background of a report.
+_LIGHT: Final = ("#16191d", "#ffffff", "#d9dee3")
+_DARK: Final = ("#e9ecef", "#14171c", "#3a424b")
 #: Characters of a title or a label; names have no end of their own.
 _LONGEST: Final = 200
+
+
+@contextmanager
+def look(*, dark: bool = False) -> Iterator[None]:
+    """Draw with the texts, lines and colours of our pictures, on white or on a dark background."""
+    import matplotlib as mpl
+    from matplotlib.rcsetup import cycler
+
+    ink, paper, grid = _DARK if dark else _LIGHT
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "hatch.color")
+    papered = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor", "patch.edgecolor")
+    chosen: Any = dict.fromkeys(inked, ink) | dict.fromkeys(papered, paper)
+    chosen |= {"grid.color": grid, "legend.edgecolor": grid, "font.size": SMALL, "axes.titlesize": NORMAL}
+    chosen |= {
+        "axes.prop_cycle": cycler(color=CARDS) + cycler(linestyle=["-", "--", ":", "-."] * 2),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with mpl.rc_context(chosen):
+        yield
+
+
+def ink() -> str:
+    """Return the colour of texts and lines of the picture that is being drawn."""
+    import matplotlib as mpl
+
+    return str(mpl.rcParams["text.color"])
+
+
+def paper() -> str:
+    """Return the colour of the background of the picture that is being drawn."""
+    import matplotlib as mpl
+
+    return str(mpl.rcParams["axes.facecolor"])
+
+
+def halo() -> list[Any]:
+    """Return the path effects of a text that is read where lines cross it."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.5, foreground=paper())]
 
 
 def new_figure(width: float, height: float) -> Any:

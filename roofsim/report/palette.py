@@ -22,6 +22,7 @@ CAUSES: Final = {
     "bubble": "#c29c00",
     "host_transfer": "#04a8e4",
     "input": "#8a5a54",
+    "power": "#254bfa",
 }
 #: What binds, by the cause whose colour it has.
 _BOUNDS: Final = {
@@ -31,7 +32,6 @@ _BOUNDS: Final = {
     "host_memory": "host_transfer",
     "host_compute": "input",
     "storage": "input",
-    "power": "compute",
 }
 #: What memory holds.
 MEMORY: Final = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
     from roofsim.decide.advise import Advised
     from roofsim.decide.budget import Budget
+    from roofsim.decide.check import Check
     from roofsim.decide.long_job import JobCost
     from roofsim.decide.need import Need
     from roofsim.decide.owning import Owning
@@ -170,6 +171,12 @@ def _show_advice(answer: Advised, console: Console) -> None:
     print_advice(console, answer)
 
 
+def _show_check(answer: Check, console: Console) -> None:
+    from roofsim.report.check import print_check
+
+    print_check(console, answer)
+
+
 def _show_sweep(answer: SweepTable, console: Console) -> None:
     from roofsim.report.sweep import print_sweep
 
@@ -204,7 +211,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
-    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice,
+    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice, "Check": _show_check,
     "JobCost": _show_job, "Budget": _show_budget, "Owning": _show_owning, "PowerCurve": _show_power,
 }  # fmt: skip
 
@@ -299,6 +306,12 @@ def _line_of_advice(answer: Advised) -> str:
     return answer.verdict
 
 
+def _line_of_check(answer: Check) -> str:
+    from roofsim.report.check import sentences
+
+    return " ".join(sentences(answer))
+
+
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
@@ -350,6 +363,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Budget": _line_of_budget,
     "Owning": _line_of_owning,
     "PowerCurve": _line_of_power,
+    "Check": _line_of_check,
 }
 
 

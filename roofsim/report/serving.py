@@ -10,6 +10,7 @@ from rich.text import Text
 from roofsim.analyze.verdicts import TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number
+from roofsim.report.serving_target import percentile_rows, sized_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +98,8 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
     """Return name and text of each line of the answer."""
     if not served.room.fits:
         return [_no_room(served), *_memory(served), *_hourly(served)]
-    rows = _room_for_one(served) + _rate_verdict(served)
+    rows = [] if served.sized is None else sized_rows(served, served.sized)
+    rows += _room_for_one(served) + _rate_verdict(served)
     rows += [] if served.steady is None else _latencies(served, served.steady)
     rows += [
         ("prefill", _bound(served, "prefill")),
@@ -166,6 +168,7 @@ def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
         rows.append(
             ("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s per user")
         )
+    rows += percentile_rows(served)
     rows.append(("whole request", words.duration(steady.end_to_end)))
     output, each, given = (
         words.count(rates[f"{name}_tokens_per_second{suffix}"] or 0.0)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.errors import SpecError
-from roofsim.records import dataclass
 from roofsim.report.amounts import amount
-from roofsim.report.figure import new_figure, save_figure
-from roofsim.report.sweep import value_text
-from roofsim.search.axes import axis_unit
+from roofsim.report.figure import NORMAL, SMALL, new_figure, paper, save_figure
+from roofsim.report.palette import ink_on
+from roofsim.report.sweep_scales import (
+    LOG_FROM,
+    MOST_LINES,
+    MOST_PANELS,
+    USUAL,
+    SweptScale,
+    combinations,
+    edges_of,
+    index_of,
+    named,
+    placed,
+    scale_of,
+    with_room,
+)
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -24,15 +35,6 @@ if TYPE_CHECKING:
 
     from roofsim.search.table import SweepTable
 
-#: What is drawn where nobody says which figures.
-_USUAL: Final = ("step_time", "memory.peak")
-#: Values of each of two axes from which on they are drawn as a map.
-_MAP_FROM: Final = 4
-#: Lines of a panel, panels of a picture; what is beyond is refused, as nobody could read it.
-_MOST_LINES: Final = 16
-_MOST_PANELS: Final = 12
-#: Ratio of neighbours that vary less than their differences: a logarithmic axis.
-_LOG_FROM: Final = 8.0
 _DIM: Final = 0.35
 _CONTOURS: Final = 8
 _GIB: Final = 2.0**30
@@ -40,26 +42,6 @@ _GIB: Final = 2.0**30
 _MOST_WRITTEN: Final = 48
 #: Labels along an axis, at most.
 _MOST_TICKS: Final = 10
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """An axis of the table as one of a picture: its values as numbers, or as places of names."""
-
-    key: str
-    values: tuple[Any, ...]
-    numbers: tuple[float, ...] | None
-    unit: str | None
-
-    @property
-    def logarithmic(self) -> bool:
-        """Whether its values spread over magnitudes."""
-        numbers = self.numbers or ()
-        return len(numbers) > 2 and min(numbers) > 0.0 and max(numbers) / min(numbers) >= _LOG_FROM
-
-    def text(self, at: int) -> str:
-        """Return one of its values as people write it."""
-        return value_text(self.values[at], self.unit)
 
 
 def draw_sweep(swept: SweepTable, path: Path, *, figures: Sequence[str] = ()) -> None:
@@ -70,12 +52,12 @@ def draw_sweep(swept: SweepTable, path: Path, *, figures: Sequence[str] = ()) ->
     SpecError
         For a figure that is no number, no possible point, or more lines or panels than one can read.
     """
-    figures = [key for key in figures or _USUAL if key in swept.rows] or [next(iter(figures), "step_time")]
+    figures = [key for key in figures or USUAL if key in swept.rows] or [next(iter(figures), "step_time")]
     arrays = [_numbers(swept, key) for key in figures]
-    scales = [_scale(name, values) for name, values in swept.axes.items()]
-    across, up, rest = _placed(scales)
-    panels = _combinations(scales, rest) if up is not None else [()]
-    if len(panels) * len(figures) > _MOST_PANELS:
+    scales = [scale_of(name, values) for name, values in swept.axes.items()]
+    across, up, rest = placed(scales)
+    panels = combinations(scales, rest) if up is not None else [()]
+    if len(panels) * len(figures) > MOST_PANELS:
         raise SpecError(
             f"a picture of {len(panels) * len(figures)} maps cannot be read; name one --figure, or give fewer values to "
             f"{', '.join(scales[place].key for place in rest)}"
@@ -100,63 +82,13 @@ def _numbers(swept: SweepTable, key: str) -> NDArray[np.float64]:
     return values.astype(float)
 
 
-def _scale(name: str, values: Sequence[Any]) -> _Scale:
-    read = [_number(value) for value in values]
-    numbers = tuple(value for value in read if value is not None)
-    whole = len(numbers) == len(values) and len(set(numbers)) == len(values)
-    return _Scale(name, tuple(values), numbers if whole else None, axis_unit(name))
-
-
-def _number(value: Any) -> float | None:
-    """Return the number that a value is, or that a factor (``2x``, ``+10%``) stands for."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else None
-    text = str(value).strip()
-    try:
-        return float(text[:-1]) if text[-1:] in ("x", "%") else None
-    except ValueError:
-        return None
-
-
-def _placed(scales: Sequence[_Scale]) -> tuple[int, int | None, list[int]]:
-    """Return which axis of the table runs across, which up (of a map), and which are left."""
-    by_size = sorted(range(len(scales)), key=lambda place: (scales[place].numbers is None, -len(scales[place].values)))
-    across, *others = by_size
-    of_numbers = [place for place in others if scales[place].numbers is not None]
-    is_map = bool(of_numbers) and all(len(scales[place].values) >= _MAP_FROM for place in (across, of_numbers[0]))
-    up = of_numbers[0] if is_map else None
-    return across, up, sorted(place for place in others if place != up)
-
-
-def _combinations(scales: Sequence[_Scale], places: Sequence[int]) -> list[tuple[int, ...]]:
-    return list(np.ndindex(tuple(len(scales[place].values) for place in places)))
-
-
-def _named(scales: Sequence[_Scale], chosen: dict[int, int]) -> str:
-    return ", ".join(f"{scales[place].key.rpartition('.')[2]} {scales[place].text(at)}" for place, at in chosen.items())
-
-
-def _index(rank: int, chosen: dict[int, int]) -> tuple[Any, ...]:
-    return tuple(chosen.get(place, slice(None)) for place in range(rank))
-
-
-def _fits(swept: SweepTable) -> NDArray[np.bool_]:
-    """Return which points are not known to be too large for memory."""
-    fits = swept.rows.get("memory.fits")
-    if fits is None:
-        return np.ones(swept.shape, dtype=bool)
-    return np.array([value is None or bool(value) for value in fits.ravel().tolist()]).reshape(swept.shape)
-
-
-def _readable(scales: Sequence[_Scale], places: Sequence[int], what: str) -> list[tuple[int, ...]]:
+def _readable(scales: Sequence[SweptScale], places: Sequence[int], what: str) -> list[tuple[int, ...]]:
     """Return the combinations of the values of some axes, where a picture can show so many."""
-    combinations = _combinations(scales, places)
-    if len(combinations) > _MOST_LINES:
+    chosen = combinations(scales, places)
+    if len(chosen) > MOST_LINES:
         names = ", ".join(scales[place].key for place in places)
-        raise SpecError(f"a picture of {len(combinations)} {what} cannot be read; give fewer values to {names}")
-    return combinations
+        raise SpecError(f"a picture of {len(chosen)} {what} cannot be read; give fewer values to {names}")
+    return chosen
 
 
 def _lines(
@@ -164,26 +96,26 @@ def _lines(
     swept: SweepTable,
     key: str,
     array: NDArray[Any],
-    scales: Sequence[_Scale],
+    scales: Sequence[SweptScale],
     across: int,
     rest: Sequence[int],
 ) -> None:
-    combinations = _readable(scales, rest, "lines")
-    x, fits = np.asarray(scales[across].numbers), _fits(swept)
+    bundle = _readable(scales, rest, "lines")
+    x, fits = np.asarray(scales[across].numbers), with_room(swept)
     order = np.argsort(x)
-    for combination in combinations:
+    for combination in bundle:
         chosen = dict(zip(rest, combination, strict=True))
-        at = _index(len(scales), chosen)
+        at = index_of(len(scales), chosen)
         if not np.isfinite(array[at]).any():
             continue
         y, room = array[at][order], fits[at][order]
-        (line,) = axes.plot(x[order], y, linewidth=1.6, label=_named(scales, chosen))
+        (line,) = axes.plot(x[order], y, linewidth=1.6, label=named(scales, chosen))
         axes.plot(x[order], np.where(room, y, np.nan), "o", color=line.get_color(), markersize=5)
-        axes.plot(x[order], np.where(room, np.nan, y), "o", mfc="white", color=line.get_color(), markersize=5)
+        axes.plot(x[order], np.where(room, np.nan, y), "o", mfc=paper(), color=line.get_color(), markersize=5)
     _dress_across(axes, scales[across])
     _dress_up(axes, key, array)
     if rest:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=SMALL)
     _say_what_hollow_means(axes, swept, fits)
 
 
@@ -192,24 +124,26 @@ def _bars(
     swept: SweepTable,
     key: str,
     array: NDArray[Any],
-    scales: Sequence[_Scale],
+    scales: Sequence[SweptScale],
     across: int,
     rest: Sequence[int],
 ) -> None:
-    combinations = _readable(scales, rest, "bars a group")
-    places, width, fits = np.arange(len(scales[across].values)), 0.8 / len(combinations), _fits(swept)
-    for number, combination in enumerate(combinations):
+    bundle = _readable(scales, rest, "bars a group")
+    places, width, fits = np.arange(len(scales[across].values)), 0.8 / len(bundle), with_room(swept)
+    for number, combination in enumerate(bundle):
         chosen = dict(zip(rest, combination, strict=True))
-        at = _index(len(scales), chosen)
-        shift = (number - (len(combinations) - 1) / 2.0) * width
-        bars = axes.bar(places + shift, np.nan_to_num(array[at]), width, label=_named(scales, chosen))
+        at = index_of(len(scales), chosen)
+        shift = (number - (len(bundle) - 1) / 2.0) * width
+        bars = axes.bar(places + shift, np.nan_to_num(array[at]), width, label=named(scales, chosen))
         for bar, room in zip(bars, fits[at], strict=True):
             bar.set_alpha(1.0 if room else _DIM)
-    axes.set_xticks(places, [scales[across].text(at) for at in range(len(places))], rotation=30, ha="right", fontsize=9)
+    axes.set_xticks(
+        places, [scales[across].text(at) for at in range(len(places))], rotation=30, ha="right", fontsize=SMALL
+    )
     axes.set_xlabel(scales[across].key)
     _dress_up(axes, key, array)
     if rest:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=SMALL)
     _say_what_hollow_means(axes, swept, fits, "pale")
 
 
@@ -218,45 +152,47 @@ def _map(
     swept: SweepTable,
     key: str,
     array: NDArray[Any],
-    scales: Sequence[_Scale],
+    scales: Sequence[SweptScale],
     places: tuple[int, int],
     chosen: dict[int, int],
 ) -> None:
     """Draw one figure over two axes of numbers: colours, contours with their values, and what does not fit hatched."""
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import ListedColormap, to_hex
 
     across, up = places
-    at = _index(len(scales), chosen)
-    values, room = array[at], _fits(swept)[at]
+    at = index_of(len(scales), chosen)
+    values, room = array[at], with_room(swept)[at]
     if across < up:
         values, room = values.T, room.T
     x, y = np.asarray(scales[across].numbers), np.asarray(scales[up].numbers)
     values, room = values[np.argsort(y)][:, np.argsort(x)], room[np.argsort(y)][:, np.argsort(x)]
     x, y, finite = np.sort(x), np.sort(y), np.isfinite(values)
-    drawn = axes.pcolormesh(x, y, np.ma.masked_invalid(values), shading="nearest", cmap="viridis", norm=_norm(values))
+    sides = edges_of(x, scales[across].logarithmic), edges_of(y, scales[up].logarithmic)
+    drawn = axes.pcolormesh(*sides, np.ma.masked_invalid(values), cmap="viridis", norm=_norm(values))
     write = amount(key)
     bar = axes.figure.colorbar(drawn, ax=axes)
     _mark(bar.ax.yaxis, key, values[finite])
     bar.ax.tick_params(labelsize=8)
     if finite.sum() <= _MOST_WRITTEN:
         for row, column in np.argwhere(finite).tolist():
-            _write_cell(axes, x[column], y[row], write(values[row, column]))
+            filled = to_hex(tuple(drawn.cmap(drawn.norm(values[row, column]))))
+            _write_cell(axes, x[column], y[row], write(values[row, column]), ink_on(filled))
     elif np.ptp(values[finite]) > 0.0:
         masked = np.ma.masked_invalid(values)
         lines = axes.contour(x, y, masked, levels=_CONTOURS, colors="white", linewidths=0.8, norm=_norm(values))
-        axes.clabel(lines, fmt=write, fontsize=7)
+        axes.clabel(lines, fmt=write, fontsize=SMALL)
     if not room.all():
         clear = ListedColormap([(0.0, 0.0, 0.0, 0.0)])
-        axes.pcolor(x, y, np.ma.masked_array(values, room | ~finite), shading="nearest", hatch="///", cmap=clear)
+        axes.pcolor(*sides, np.ma.masked_array(values, room | ~finite), hatch="///", cmap=clear)
     _dress_across(axes, scales[across])
     _dress_axis(axes, scales[up], "y")
-    title = f"{key}, {_named(scales, chosen)}" if chosen else key
-    axes.set_title(f"{title}{'' if room.all() else ' (hatched: does not fit)'}", fontsize=10)
+    axes.grid(visible=False)
+    title = f"{key}, {named(scales, chosen)}" if chosen else key
+    axes.set_title(f"{title}{'' if room.all() else ' (hatched: does not fit)'}", fontsize=NORMAL)
 
 
-def _write_cell(axes: Axes, x: float, y: float, text: str) -> None:
-    box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.0}
-    axes.text(x, y, text, ha="center", va="center", fontsize=7, bbox=box)
+def _write_cell(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    axes.text(x, y, text, ha="center", va="center", fontsize=SMALL - 1.5, color=colour)
 
 
 def _norm(values: NDArray[Any]) -> Any:
@@ -269,13 +205,13 @@ def _norm(values: NDArray[Any]) -> Any:
     )
 
 
-def _dress_across(axes: Axes, scale: _Scale) -> None:
+def _dress_across(axes: Axes, scale: SweptScale) -> None:
     _dress_axis(axes, scale, "x")
-    axes.grid(visible=True, color="#e5e5e5", linewidth=0.6)
+    axes.grid(visible=True, linewidth=0.6)
     axes.tick_params(axis="x", rotation=30, labelsize=9)
 
 
-def _dress_axis(axes: Axes, scale: _Scale, which: str) -> None:
+def _dress_axis(axes: Axes, scale: SweptScale, which: str) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
     assert scale.numbers is not None
@@ -293,7 +229,7 @@ def _dress_axis(axes: Axes, scale: _Scale, which: str) -> None:
     axes.set(**{f"{which}label": scale.key})
 
 
-def _ticks(scale: _Scale) -> list[float]:
+def _ticks(scale: SweptScale) -> list[float]:
     """Return the values of an axis that are far enough apart for a label each; the last is among them."""
     assert scale.numbers is not None
     ticks = sorted(scale.numbers)
@@ -308,7 +244,7 @@ def _ticks(scale: _Scale) -> list[float]:
 
 def _dress_up(axes: Axes, key: str, array: NDArray[Any]) -> None:
     finite = array[np.isfinite(array)]
-    if _over_magnitudes(finite, 2.0 * _LOG_FROM):
+    if _over_magnitudes(finite, 2.0 * LOG_FROM):
         axes.set_yscale("log")
     elif finite.size and finite.min() >= 0.0:
         axes.set_ylim(0.0, 1.08 * float(finite.max()) or 1.0)
@@ -316,7 +252,7 @@ def _dress_up(axes: Axes, key: str, array: NDArray[Any]) -> None:
     axes.set_ylabel(key)
 
 
-def _over_magnitudes(values: NDArray[Any], least: float = _LOG_FROM) -> bool:
+def _over_magnitudes(values: NDArray[Any], least: float = LOG_FROM) -> bool:
     return bool(values.size and values.min() > 0.0 and values.max() / values.min() >= least)
 
 
@@ -338,4 +274,4 @@ def _mark(axis: Any, key: str, values: NDArray[Any]) -> None:
 
 def _say_what_hollow_means(axes: Axes, swept: SweepTable, fits: NDArray[np.bool_], mark: str = "hollow") -> None:
     if not fits[swept.feasible].all():
-        axes.set_title(f"{mark}: does not fit in memory", fontsize=9, loc="left")
+        axes.set_title(f"{mark}: does not fit in memory", fontsize=SMALL, loc="left")

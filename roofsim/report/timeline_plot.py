@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.timeline import COMPUTE, STREAMS
 from roofsim.report import words
-from roofsim.report.figure import DPI, new_figure, save_figure
+from roofsim.report.figure import DPI, LARGE, NORMAL, SMALL, ink, new_figure, paper, save_figure
+from roofsim.report.palette import WORK, ink_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,17 +16,6 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.timeline import Span, Timeline
 
-COLOURS: Final = {
-    "forward": "#6f9bd1",
-    "backward": "#e3a15f",
-    "weight gradients": "#f2d5a9",
-    "recompute": "#a58bc4",
-    "optimizer": "#55a868",
-    "communication": "#c44e52",
-    "copy": "#64b5cd",
-    "host": "#937860",
-    "wait": "#d0d0d0",
-}
 #: Colours of further chunks of interleaved stages: lighter, so that the model's parts can be told apart.
 FADE: Final = 0.55
 #: Micro batches beyond which the picture has panels of the beginning and the end beside the whole.
@@ -47,10 +37,10 @@ def draw_timeline(timeline: Timeline, path: Path) -> None:
     for place, (title, start, end) in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, place + 1)
         (_stages if piped else _streams)(axes, timeline, start, end)
-        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_title(title, fontsize=NORMAL, loc="left")
     figure.axes[-1].set_xlabel("time since the start of the step")
     _legend(figure, timeline)
-    figure.suptitle(_headline(timeline), fontsize=12)
+    figure.suptitle(_headline(timeline), fontsize=LARGE)
     save_figure(figure, path)
 
 
@@ -100,10 +90,11 @@ def _stages(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
                 _number(span),
                 ha="center",
                 va="center",
-                fontsize=7,
+                fontsize=SMALL,
+                color=ink_on(WORK[span.kind]),
                 clip_on=True,
             )
-    axes.set_yticks(range(len(timeline.lanes)), [lane.name for lane in timeline.lanes], fontsize=8)
+    axes.set_yticks(range(len(timeline.lanes)), [lane.name for lane in timeline.lanes], fontsize=SMALL)
     _time_axis(axes, start, end, len(timeline.lanes))
 
 
@@ -117,14 +108,14 @@ def _bars(axes: Axes, rows: list[tuple[int, Span]], *, outlined: bool = True) ->
     for row, span in rows:
         groups.setdefault((row, _colour(span)), []).append((span.start, span.seconds))
     for (row, colour), boxes in groups.items():
-        edge = "white" if outlined and len(boxes) < MOST_OUTLINED else colour
+        edge = paper() if outlined and len(boxes) < MOST_OUTLINED else colour
         axes.broken_barh(boxes, (row - 0.42, 0.84), facecolors=colour, edgecolors=edge, linewidth=0.4)
 
 
 def _colour(span: Span) -> Any:
     from matplotlib.colors import to_rgb
 
-    red, green, blue = to_rgb(COLOURS[span.kind])
+    red, green, blue = to_rgb(WORK[span.kind])
     if not span.facts.get("chunk"):
         return (red, green, blue)
     keep = FADE ** min(int(span.facts["chunk"]), 3)
@@ -146,7 +137,6 @@ def _time_axis(axes: Axes, start: float, end: float, rows: int) -> None:
     axes.set_xlim(start, end)
     axes.set_ylim(rows - 0.4, -0.6)
     axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
-    axes.set_facecolor("#f4f4f4")
     axes.grid(visible=True, axis="x", alpha=0.4)
     axes.set_axisbelow(True)
 
@@ -157,12 +147,12 @@ def _legend(figure: Any, timeline: Timeline) -> None:
     piped = len(timeline.lanes) > 1
     kinds = [
         kind
-        for kind in COLOURS
+        for kind in WORK
         if any(span.kind == kind and (not piped or span.stream == COMPUTE) for span in timeline.spans)
     ]
-    handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+    handles = [Patch(color=WORK[kind], label=kind) for kind in kinds]
     if any(span.facts.get("chunk") for span in timeline.spans):
-        handles.append(Patch(facecolor="white", edgecolor="white", label="lighter: other chunks of a stage's layers"))
+        handles.append(Patch(facecolor=paper(), edgecolor=paper(), label="lighter: other chunks of a stage's layers"))
     if piped:
-        handles.append(Patch(facecolor="#f4f4f4", edgecolor="#bbbbbb", label="waits for other stages"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
+        handles.append(Patch(facecolor=paper(), edgecolor=ink(), linewidth=0.6, label="blank: waits for other stages"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=SMALL, frameon=False)

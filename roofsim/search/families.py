@@ -124,6 +124,11 @@ class Rows:
         """Return some of them."""
         return Rows(self.family, self.places[chosen], tuple(index[chosen] for index in self.at))
 
+    def places_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which of them some points of the space are."""
+        order = np.argsort(self.places, kind="stable")
+        return order[np.searchsorted(self.places, numbers, sorter=order)]
+
     def readable(self) -> NDArray[np.bool_]:
         """Tell which of them have numbers that a scenario takes."""
         fine = np.ones(len(self), dtype=bool)

@@ -9,11 +9,14 @@ import numpy as np
 from roofsim.numeric import real
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
+from roofsim.serve.latencies import TokenLatencies, alone_on, kept_of_scatter
 from roofsim.serve.load import Load, Steady
+from roofsim.serve.spread import LatencySpread
 from roofsim.serve.surface import Passes
 from roofsim.serve.waiting_prompts import prompts_only
 
 if TYPE_CHECKING:
+    from roofsim.numeric import Array
     from roofsim.serve.plan import ServerPlan
     from roofsim.serve.timing import Timing
 
@@ -21,6 +24,8 @@ _ROUNDS: Final = 60
 _CLOSE: Final = 2.0**-14
 #: Of the highest rate, at which queues are priced at most: a closed loop has no queue that grows without bound.
 _NEARLY: Final = 0.98
+#: Moments of a decode step at which a prompt may arrive.
+_MOMENTS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,44 @@ def open_loop_state(timing: Timing, load: Load, workers: Workers, rate: float) -
     return _steady(load, workers, first, step * load.checks, rate, (low, first + 2.0 * (beyond + wait)), lone)
 
 
+def latencies(timing: Timing, load: Load, workers: Workers, rate: float) -> TokenLatencies | None:
+    """Return the spreads of the latencies at `rate` requests per second; None where there is no steady state.
+
+    A prompt waits where all workers for prompts are taken, for an exponential time; then for the next decode step.
+    """
+    steady = open_loop_state(timing, load, workers, rate)
+    if steady is None:
+        return None
+    lone, beyond = _lone(timing, load), _beyond(timing, load, workers, rate)
+    busy = min(rate / workers.prefill * lone, 1.0)
+    waits = float(busy ** (np.sqrt(2.0 * (workers.prefill + 1.0)) - 1.0)) if beyond > 0.0 else 0.0
+    least = lone + workers.transfer
+    step = max(
+        steady.time_to_first_token - load.request_time - least - beyond, 0.0
+    )  # until a decode worker has a place
+    shares = (np.arange(_MOMENTS) + 0.5) / _MOMENTS
+    first = LatencySpread(
+        seconds=least + 2.0 * step * shares,
+        weights=np.full(_MOMENTS, 1.0 / _MOMENTS),
+        travel=load.request_time,
+        waiting=waits,
+        wait=0.0 if waits <= 0.0 else beyond / waits,
+    )
+    each = _each(timing, load, rate / workers.decode, steady)
+    return TokenLatencies(first=first, each=each, alone=alone_on(timing, load, least))
+
+
+def _each(timing: Timing, load: Load, rate: float, steady: Steady) -> LatencySpread | None:
+    """Return the spread of times per token on decode workers, which prompts do not disturb."""
+    if steady.time_per_output_token is None:
+        return None
+    _, shares, steps = _decoding_shares(timing, load, rate)
+    busy = LatencySpread.of(steps[1:], np.maximum(shares[1:], 2.0**-500))
+    # Those beside a request are replaced in about its own time: a mean over a life scatters less than the number at one time.
+    kept = replace(busy, seconds=busy.mean + kept_of_scatter(1.0) * (busy.seconds - busy.mean))
+    return kept.around(0.0, steady.time_per_output_token)
+
+
 def closed_loop_state(timing: Timing, load: Load, workers: Workers, concurrency: float) -> Steady:
     """Return the steady state of the whole server with so many requests under way."""
     most = highest_rate(timing, load, workers)
@@ -135,16 +178,23 @@ def _decoding(timing: Timing, load: Load, rate: float) -> tuple[float, float]:
     """Return the mean requests of one decode worker, and those that wait for room: a processor-sharing queue."""
     if load.checks <= 0.0 or rate <= 0.0:
         return 0.0, 0.0
+    numbers, weights, steps = _decoding_shares(timing, load, rate)
+    limit = float(numbers[-1])
+    ratio = min(float(rate * load.checks * steps[-1] / limit), 1.0 - 2.0**-20)
+    beyond = float(weights[-1]) * ratio / (1.0 - ratio)
+    total = float(weights.sum()) + beyond
+    return (float(weights @ numbers) + beyond * limit) / total, beyond / (1.0 - ratio) / total
+
+
+def _decoding_shares(timing: Timing, load: Load, rate: float) -> tuple[Array, Array, Array]:
+    """Return numbers of requests on a decode worker from none to its limit, how often each is there, and seconds of their steps."""
     limit = int(min(load.limit, 4096.0))
     some = np.unique(np.round(np.geomspace(1.0, max(limit, 2), 33)))
     numbers = np.arange(1.0, limit + 1.0)
     steps = np.interp(numbers, some, [timing.decode_step(float(number), load.context) for number in some])
     logs = np.concatenate([[0.0], np.cumsum(np.log(rate * load.checks * steps / numbers))])
     weights = np.exp(logs - logs.max())
-    ratio = min(float(rate * load.checks * steps[-1] / numbers[-1]), 1.0 - 2.0**-20)
-    beyond = float(weights[-1]) * ratio / (1.0 - ratio)
-    total = float(weights.sum()) + beyond
-    return (float(weights[1:] @ numbers) + beyond * limit) / total, beyond / (1.0 - ratio) / total
+    return np.concatenate([[0.0], numbers]), weights, np.concatenate([[0.0], steps])
 
 
 def _steady(

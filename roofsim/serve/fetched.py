@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from roofsim.records import replace
 from roofsim.serve import closed_loop, open_loop
 from roofsim.serve.host_cache import NEARLY
+from roofsim.serve.latencies import latencies_of
 
 if TYPE_CHECKING:
     from roofsim.serve.host_cache import Hits
+    from roofsim.serve.latencies import TokenLatencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.timing import Timing
 
@@ -62,6 +64,21 @@ def open_loop_state(timing: Timing, load: Load, hits: Hits, rate: float, *, pois
         return None
     wait = hits.wait(rate * load.batches, poisson=poisson)
     return open_loop.steady_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+
+
+def latencies(
+    timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool, highest: float | None = None
+) -> TokenLatencies | None:
+    """Return the spreads of the latencies at `rate` requests per second; None where the GPU or the link cannot keep up.
+
+    `highest` is the highest rate of the GPU, where it is known.
+    """
+    if rate * load.batches >= hits.most:
+        return None
+    wait = hits.wait(rate * load.batches, poisson=poisson)
+    load = replace(load, request_time=load.request_time + wait)
+    behind = open_loop.behind_state(timing, load, rate, poisson=poisson, highest=highest)
+    return None if behind is None else latencies_of(behind)
 
 
 def highest_rate(timing: Timing, load: Load, hits: Hits, *, closes: bool) -> float:

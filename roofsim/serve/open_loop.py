@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.kept import remembered
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.waiting_prompts import PromptPasses, filled, prompts_only, seconds_beside, shared_steps
+from roofsim.serve.waiting_prompts import PromptPasses, SharedSteps, filled, prompts_only, seconds_beside
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
@@ -36,17 +36,38 @@ def highest_rate(timing: Timing, load: Load) -> float:
 
 def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second of one replica; None where there is none."""
-    highest = highest_rate(timing, load)
+    behind = behind_state(timing, load, rate, poisson=poisson)
+    return None if behind is None else behind.steady
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """A steady state with what it was worked out from: the prompts that arrive, and the places over time."""
+
+    steady: Steady
+    company: ArrivingPrompts
+    places: Places
+    taken: Taken
+
+
+def behind_state(
+    timing: Timing, load: Load, rate: float, *, poisson: bool, highest: float | None = None
+) -> Behind | None:
+    """Return the steady state at `rate` requests per second of one replica, and what is behind it; None where there is none.
+
+    `highest` is the `highest_rate`, where it is known.
+    """
+    highest = highest_rate(timing, load) if highest is None else highest
     if rate >= highest:
         return None
-    company = _ArrivingPrompts(timing, load, rate, scattered=poisson)
-    places = _Places.of(company, load)
+    company = ArrivingPrompts(timing, load, rate, scattered=poisson)
+    places = Places.of(company, load)
     taken = places.taken(load, rate, rate / highest) if poisson else places.taken_evenly(load, rate)
     running, wait_for_room = taken.decoding, taken.queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, taken, step)
     decode = step * load.checks
-    return Steady(
+    steady = Steady(
         time_to_first_token=load.request_time + wait_for_room + first,
         time_per_output_token=decode / load.outputs if load.outputs > 0.0 else None,
         end_to_end=load.request_time + wait_for_room + first + decode,
@@ -57,9 +78,10 @@ def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> S
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
+    return Behind(steady=steady, company=company, places=places, taken=taken)
 
 
-class _ArrivingPrompts:
+class ArrivingPrompts:
     """What prompts that come at a rate add to steps; `scattered` ones come at random, others evenly."""
 
     def __init__(self, timing: Timing, load: Load, rate: float, *, scattered: bool) -> None:
@@ -73,7 +95,7 @@ class _ArrivingPrompts:
         """Return the mean seconds from the begin of a step to that of the next, the passes of prompts between them included."""
         if self.passes is not None:
             return self.passes.cycle(self.plain(running))
-        return self._shared(running)[0] if self.scattered else self._mixed(running)[0]
+        return self.shared(running).mean if self.scattered else self._mixed(running)[0]
 
     def decode_time(self, running: float) -> float:
         """Return the mean seconds from the first token of a request to its last."""
@@ -96,7 +118,7 @@ class _ArrivingPrompts:
         """Return the mean seconds in which a prompt that comes at random has run, behind those before it."""
         if self.passes is not None:
             return self.passes.mean_time(self.plain(running))
-        return self._shared(running)[1]
+        return self.shared(running).prompt_time
 
     def kept(self, running: float) -> float:
         """Return the seconds for which a request keeps its place."""
@@ -116,8 +138,9 @@ class _ArrivingPrompts:
         return np.ones(1) if gained[-1] <= 0.0 else np.maximum.accumulate(np.clip(gained / gained[-1], 0.0, 1.0))
 
     @remembered
-    def _shared(self, running: float) -> tuple[float, float]:
-        return shared_steps(self.timing, self.load, self.rate, running)
+    def shared(self, running: float) -> SharedSteps:
+        """Return the steps that prompts share with so many requests that decode."""
+        return SharedSteps.usual(self.timing, self.load, self.rate, running)
 
     @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
@@ -134,7 +157,7 @@ class _ArrivingPrompts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Taken:
+class Taken:
     """The places of a server over time.
 
     Attributes
@@ -145,16 +168,22 @@ class _Taken:
         Share of the time without any.
     prompt_time
         Mean seconds of a prompt that comes at random to a server that is not idle, from its place to its first token.
+    shares
+        Share of the time with 1, 2, ... places taken; the last: all of them. Empty where the number does not vary.
+    crowded
+        Share of the time in which requests wait for room.
     """
 
     decoding: float
     queued: float
     idle: float
     prompt_time: float
+    shares: Array = field(default_factory=lambda: np.zeros(0))
+    crowded: float = 0.0
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """What one request does to others, with 1, 2, ... up to the limit of requests that have a place.
 
     Attributes
@@ -169,6 +198,8 @@ class _Places:
         Mean seconds of a prompt from its place to its first token.
     filling
         How far steps are as full as they can be where 1, 2, ... requests wait for room: from 0 to 1.
+    priced
+        Requests that decode for which steps were priced; the others lie between these.
     """
 
     numbers: Array
@@ -177,9 +208,10 @@ class _Places:
     prompts: Array
     first: Array
     filling: Array
+    priced: Array
 
     @classmethod
-    def of(cls, company: _ArrivingPrompts, load: Load) -> _Places:
+    def of(cls, company: ArrivingPrompts, load: Load) -> Places:
         """Price steps at some numbers of requests, and put the others between them."""
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
@@ -201,20 +233,21 @@ class _Places:
             prompts=prompts,
             first=firsts,
             filling=company.filling(float(limit)),
+            priced=some,
         )
 
-    def taken_evenly(self, load: Load, rate: float) -> _Taken:
+    def taken_evenly(self, load: Load, rate: float) -> Taken:
         """Return the places taken where requests come evenly: their number does not vary."""
         if load.checks <= 0.0:
             idle = max(1.0 - rate * float(self.kept[0]), 0.0)
-            return _Taken(decoding=0.0, queued=0.0, idle=idle, prompt_time=float(self.first[0]))
+            return Taken(decoding=0.0, queued=0.0, idle=idle, prompt_time=float(self.first[0]))
         mean = 1.0
         for _ in range(_ROUNDS * 2):
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
         decoding, first = (float(np.interp(mean, self.numbers, of)) for of in (self.decoding, self.first))
-        return _Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0), prompt_time=first)
+        return Taken(decoding=decoding, queued=0.0, idle=max(1.0 - mean, 0.0), prompt_time=first)
 
-    def taken(self, load: Load, rate: float, full: float) -> _Taken:
+    def taken(self, load: Load, rate: float, full: float) -> Taken:
         """Return the places taken by requests that come at random.
 
         `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
@@ -240,11 +273,13 @@ class _Places:
         busy = weights[1:].copy()
         busy[-1] += beyond.sum()
         total = float(weights[0] + busy.sum())
-        return _Taken(
+        return Taken(
             decoding=float(busy @ self.decoding) / total,
             queued=float(beyond @ waiting) / total,
             idle=float(weights[0]) / total,
             prompt_time=float(busy @ self.first) / float(busy.sum()),
+            shares=busy / total,
+            crowded=float(beyond.sum()) / total,
         )
 
     def _scatter(self, load: Load) -> float:
@@ -270,7 +305,7 @@ class _Places:
         return last + np.log(work) + np.cumsum(rises), waiting
 
 
-def _first(company: _ArrivingPrompts, taken: _Taken, step: float) -> tuple[float, float, float]:
+def _first(company: ArrivingPrompts, taken: Taken, step: float) -> tuple[float, float, float]:
     """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
 
     Who comes to an idle server begins at once; else waits for the end of a step, and has the next ones with those who came

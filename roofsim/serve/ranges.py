@@ -24,6 +24,11 @@ def rate_range(rate: float, resolved: Resolved) -> tuple[float, float]:
     return rate / high, rate / low
 
 
+def error_of(resolved: Resolved, figure: str) -> tuple[float, float]:
+    """Return the factors on times at the ends of the 80 % range of a figure of a server."""
+    return _range(1.0, resolved, figure)
+
+
 def _range(value: float, resolved: Resolved, figure: str) -> tuple[float, float]:
     intervals = shipped()
     counted = time_amounts(traits_of_server(resolved, figure), intervals)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
+from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.printed import Printed
 from roofsim.records import dataclass
-from roofsim.serve.ranges import first_token_range, rate_range, token_range
+from roofsim.serve.ranges import error_of, first_token_range, rate_range, token_range
+from roofsim.serve.sizing import broken
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roofsim.serve.conditioning import Conditioning
     from roofsim.serve.disaggregated import Workers
+    from roofsim.serve.latencies import TokenLatencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.plan import ServerPlan
     from roofsim.serve.room import Room
     from roofsim.serve.simulation import Simulated
+    from roofsim.serve.sizing import SizedServer
     from roofsim.serve.timing import Timing
+    from roofsim.spec.resolve import Resolved
+
+SCHEMA: Final = "roofsim/serve/1"
+#: Percentiles of latencies that an answer names.
+PERCENTS: Final = (50.0, 90.0, 99.0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,6 +50,10 @@ class Served(Printed):
         Steady states with more and more requests under way; none where not one request fits.
     conditioning
         What less capacity would make of the latencies of requests that come at a rate; None for other loads.
+    latencies
+        How far apart latencies of requests lie that come at a rate; None for other loads.
+    sized
+        Of a server that is to keep bounds on its latencies: the rate that it sustains, and the replicas that a rate needs.
     """
 
     plan: ServerPlan
@@ -55,6 +69,8 @@ class Served(Printed):
     curve: tuple[tuple[float, Steady], ...]
     notes: tuple[str, ...]
     conditioning: Conditioning | None = None
+    latencies: TokenLatencies | None = None
+    sized: SizedServer | None = None
     simulated: Simulated | None = None
 
     @property
@@ -85,6 +101,22 @@ class Served(Printed):
             return None
         low, high = self.highest_rate_range
         return "sustainable" if rate < low else "not_sustainable" if rate > high else "tight"
+
+    @property
+    def keeps_target(self) -> bool | None:
+        """Whether the bounds hold at the load that is answered for; None without bounds."""
+        if self.sized is None:
+            return None
+        return self.latencies is not None and not broken(self.latencies, self.sized.sizing.target)
+
+    def percentiles(self, percents: Iterable[float] = PERCENTS) -> dict[str, dict[str, Any]] | None:
+        """Return latencies of requests that come at a rate by percent of the requests; None for other loads.
+
+        Ranges are how far the model may be off (80 %); ``queueing`` is what is beyond a request that is alone on the server.
+        """
+        if self.latencies is None:
+            return None
+        return {f"{percent:g}": percentile(self.latencies, percent, self.plan.resolved) for percent in percents}
 
     @property
     def reason(self) -> str | None:
@@ -135,7 +167,8 @@ class Served(Printed):
                 "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
             }
         kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
-        return {name: costs[name] for name in kept} | each
+        monthly = None if hourly is None else hourly * HOURS_PER_MONTH
+        return {name: costs[name] for name in kept} | {"usd_per_month": monthly} | each
 
     @property
     def output_range(self) -> tuple[float, float] | None:
@@ -163,7 +196,20 @@ def missing(plan: ServerPlan, room: Room) -> str:
     return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"
 
 
-SCHEMA: Final = "roofsim/serve/1"
+def percentile(latencies: TokenLatencies, percent: float, resolved: Resolved) -> dict[str, Any]:
+    """Return both latencies at a percentile, each with its 80 % range and with what other requests make of it."""
+    figures: dict[str, Any] = {}
+    alone, each = latencies.alone, latencies.each
+    of = {
+        "time_to_first_token": (latencies.first.percentile(percent), alone.first.percentile(percent)),
+        "time_per_output_token": (None if each is None else each.percentile(percent), alone.each),
+    }
+    for name, (seconds, lone) in of.items():
+        figures |= {name: seconds, f"{name}_range": None, f"{name}_queueing": None}
+        if seconds is not None and lone is not None:
+            figures[f"{name}_range"] = [seconds * end for end in error_of(resolved, name)]
+            figures[f"{name}_queueing"] = max(seconds - lone, 0.0)
+    return figures
 
 
 def as_data(served: Served) -> dict[str, Any]:
@@ -206,11 +252,13 @@ def as_data(served: Served) -> dict[str, Any]:
             "time_per_output_token_range": ranges["time_per_output_token"],
             "end_to_end": steady.end_to_end,
             "kv_transfer": None if served.workers is None else served.workers.transfer,
+            "percentiles": served.percentiles(),
         },
         "conditioning": None if served.conditioning is None else served.conditioning.to_dict(),
         "throughput": None
         if steady is None
         else served.rates(steady) | {"output_tokens_per_second_range": served.output_range},
+        **_target(served),
         "running": None if steady is None else steady.running,
         "waiting": None if steady is None else steady.waiting,
         "prompt_share": None if steady is None else steady.prompt_share,
@@ -233,6 +281,11 @@ def as_data(served: Served) -> dict[str, Any]:
         "assumed": list(plan.assumed),
         "warnings": list(served.notes),
     }
+
+
+def _target(served: Served) -> dict[str, Any]:
+    """Return what comes of bounds on latencies; without bounds nothing."""
+    return {} if served.sized is None else served.sized.to_dict() | {"keeps_target": served.keeps_target}
 
 
 def point(served: Served, index: int) -> dict[str, Any]:

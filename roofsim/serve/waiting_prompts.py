@@ -63,12 +63,16 @@ class PromptPasses:
         Prompts that wait or run meanwhile, summed over these seconds.
     behind
         Seconds from the end of each prompt's pass until none waits, summed over the prompts that run meanwhile.
+    seconds, moves
+        Of a pass before which 0, 1, 2, ... prompts wait, and the chances of how many wait behind it.
     """
 
     rate: float
     until: Array
     present: Array
     behind: Array
+    seconds: Array
+    moves: Array
 
     @classmethod
     def of(cls, timing: Timing, load: Load, rate: float) -> PromptPasses:
@@ -85,7 +89,7 @@ class PromptPasses:
         system = np.eye(_WAITING) - chances
         until, present = _solved(system, once).T
         behind = _solved(system, np.minimum(numbers, most) * (chances @ until))
-        return cls(rate=rate, until=until, present=present, behind=behind)
+        return cls(rate=rate, until=until, present=present, behind=behind, seconds=passes, moves=chances)
 
     @property
     def endless(self) -> bool:
@@ -112,50 +116,86 @@ class PromptPasses:
         return present / self.cycle(decode) / self.rate
 
 
-def shared_steps(timing: Timing, load: Load, rate: float, running: float) -> tuple[float, float]:
-    """Return the mean seconds of a step that prompts share with `running` requests, and those of a prompt until its last step ends.
+@dataclass(frozen=True, kw_only=True)
+class SharedSteps:
+    """Steps that prompts share with requests under way, by the pieces of prompts that wait when one begins.
 
-    A step that begins with k pieces of prompts takes ``T(k)``, and the next begins with those that came meanwhile and those
-    that did not fit: long steps follow long ones. The numbers are a Markov chain; those present over time give the mean time
-    of a prompt (Little's law).
+    A step that begins with k pieces takes ``T(k)``, and the next begins with those that came meanwhile and those that did not
+    fit: long steps follow long ones. The numbers are a Markov chain; those present over time give the mean time of a prompt
+    (Little's law).
+
+    Attributes
+    ----------
+    rate
+        Prompts per second, at random.
+    pieces, most
+        Of a prompt; that one step runs.
+    numbers, run, seconds, chances
+        Pieces that wait when a step begins, those that it runs, how long it takes, and how often a step begins so.
     """
-    few = _shared_steps(timing, load, rate, running, _USUALLY)
-    return few[:2] if few[2] < _NEVER else _shared_steps(timing, load, rate, running, _WAITING)[:2]
 
+    rate: float
+    pieces: int
+    most: float
+    numbers: Array
+    run: Array
+    seconds: Array
+    chances: Array
 
-def _shared_steps(timing: Timing, load: Load, rate: float, running: float, most: int) -> tuple[float, float, float]:
-    """Return `shared_steps` with numbers below `most`, and the chance of the last of them."""
-    room = room_in_step(timing, load, running)
-    pieces = max(int(np.ceil(load.tokens / room * (1.0 - _ROUNDING))), 1)
-    numbers: Array = np.arange(most * 1.0)
-    run = np.minimum(numbers, room * pieces / load.tokens)
-    steps = {
-        each: timing.step(running, load.context, each * load.tokens / pieces, max(each / pieces, 1.0))
-        for each in sorted(set(run.tolist()))
-    }
-    chances, seconds = np.eye(most)[0], np.array([steps[each] for each in run.tolist()])
-    alone = seconds
-    for _ in range(_TOGETHER if load.in_step > 1.0 else 1):
-        chances = _steps_begun(seconds, run, rate, pieces)
-        seconds = seconds_in_step(alone, chances, load.in_step)
-    mean = float(chances @ seconds)
-    present = float(chances @ (seconds * (np.ceil(numbers / pieces) + 0.5 * rate * seconds)))
-    return mean, present / mean / rate, abs(float(chances[-1]))
+    @classmethod
+    def usual(cls, timing: Timing, load: Load, rate: float, running: float) -> SharedSteps:
+        """Return the steps with as many numbers as it takes."""
+        few = cls.of(timing, load, rate, running, _USUALLY)
+        return few if abs(float(few.chances[-1])) < _NEVER else cls.of(timing, load, rate, running, _WAITING)
+
+    @classmethod
+    def of(cls, timing: Timing, load: Load, rate: float, running: float, most: int) -> SharedSteps:
+        """Price steps with fewer than `most` pieces that wait, and solve the chain."""
+        room = room_in_step(timing, load, running)
+        pieces = max(int(np.ceil(load.tokens / room * (1.0 - _ROUNDING))), 1)
+        numbers: Array = np.arange(most * 1.0)
+        run = np.minimum(numbers, room * pieces / load.tokens)
+        steps = {
+            each: timing.step(running, load.context, each * load.tokens / pieces, max(each / pieces, 1.0))
+            for each in sorted(set(run.tolist()))
+        }
+        chances, alone = np.eye(most)[0], np.array([steps[each] for each in run.tolist()])
+        seconds = alone
+        for _ in range(_TOGETHER if load.in_step > 1.0 else 1):
+            chances = _steps_begun(seconds, run, rate, pieces)
+            seconds = seconds_in_step(alone, chances, load.in_step)
+        full = room * pieces / load.tokens
+        return cls(rate=rate, pieces=pieces, most=full, numbers=numbers, run=run, seconds=seconds, chances=chances)
+
+    @property
+    def mean(self) -> float:
+        """Mean seconds of a step."""
+        return float(self.chances @ self.seconds)
+
+    @property
+    def prompt_time(self) -> float:
+        """Mean seconds of a prompt until its last step ends."""
+        waiting = np.ceil(self.numbers / self.pieces) + 0.5 * self.rate * self.seconds
+        return float(self.chances @ (self.seconds * waiting)) / self.mean / self.rate
 
 
 def _steps_begun(seconds: Array, run: Array, rate: float, pieces: int) -> Array:
     """Return the chances that a step begins with 0, 1, 2, ... pieces of prompts, of which it runs so many in so many seconds."""
     most = len(run)
     moves = np.zeros((most, most))
-    for number, taken in enumerate(run.tolist()):
-        coming = arriving(rate * float(seconds[number]), most)
-        left = number - taken
-        whole = int(left)
-        for first, share in ((whole, 1.0 - left + whole), (whole + 1, left - whole)):
+    numbers: Array = np.arange(most * 1.0)
+    coming, left = arriving_at(rate * seconds, most), numbers - run
+    all_run = int(np.count_nonzero(left <= 0.0))  # the fewest: behind their steps none is left
+    width = (most - 1) // pieces + 1
+    moves[:all_run, ::pieces] = coming[:all_run, :width]
+    moves[:all_run, -1] += coming[:all_run, width:].sum(axis=1)
+    for number in range(all_run, most):
+        whole = int(left[number])
+        for first, share in ((whole, 1.0 - left[number] + whole), (whole + 1, left[number] - whole)):
             if share > 0.0:
                 width = (most - 1 - first) // pieces + 1
-                moves[number, first::pieces] += share * coming[:width]
-                moves[number, -1] += share * float(coming[width:].sum())
+                moves[number, first::pieces] += share * coming[number, :width]
+                moves[number, -1] += share * float(coming[number, width:].sum())
     system = np.vstack([(moves.T - np.eye(most))[:-1], np.ones(most)])
     return _solved(system, np.eye(most)[-1])
 
@@ -209,6 +249,14 @@ def arriving(mean: float, most: int) -> Array:
     """Return the chances of 0, 1, ... arrivals (Poisson); those of more than there is room for are put on the last."""
     chances: Array = np.exp(np.arange(most) * log(max(mean, 2.0**-500)) - mean - log_factorials(most - 1))
     chances[-1] += max(1.0 - float(chances.sum()), 0.0)
+    return chances
+
+
+def arriving_at(means: Array, most: int) -> Array:
+    """Return the chances of 0, 1, ... arrivals, as `arriving` does, a row for each mean."""
+    logs = np.log(np.maximum(means, 2.0**-500))[:, np.newaxis]
+    chances: Array = np.exp(np.arange(most) * logs - means[:, np.newaxis] - log_factorials(most - 1))
+    chances[:, -1] += np.maximum(1.0 - chances.sum(axis=1), 0.0)
     return chances
 
 

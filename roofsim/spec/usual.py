@@ -12,6 +12,8 @@ SERVER: Final = "vllm"
 PASS_SERVER: Final = "tensorrt"
 #: The percentile of latencies that a bound is on.
 LATENCY_PERCENTILE: Final = 99.0
+#: The percentile of latencies that bounds on tokens are on.
+TARGET_PERCENTILE: Final = 90.0
 #: What trains a model that is given by its size: bf16 with fp32 master parameters.
 TRAINER: Final = "megatron-core"
 #: The card of a scenario.

@@ -20,8 +20,18 @@ SCENARIO = {"model": {"family": "decoder", "name": HOSTILE, **SIZES}, "hardware"
 COMMANDS = {
     "run": "run gpt.yaml --gpu a100",
     "ranks": "run llama3-70b --gpu h100 --gpus 64 --tensor 8 --pipeline 4 --engine megatron-core --global-batch-size 64",
-    "generate": "run llama3-8b --gpu rtx4090 --phase generate --prompt-length 1k --output-length 128 --engine vllm",
     "hostile": "run HOSTILE",
+    "compare": "compare gpt.yaml a100 h100 v100 rtx4090 l4 --precision fp16-amp",
+    "sweep": "sweep gpt.yaml --axis gpu=a100,h100 --axis micro_batch_size=1..64:x2",
+    "map": "sweep gpt.yaml --gpu t4 --precision fp16-amp --axis memory.bandwidth=1..4x:4 --axis micro_batch_size=1..512:x2",
+    "plan": "plan gpt2-124m --gpu a100 --gpus 8",
+    "fit": "fit llama3-8b --gpu rtx4090",
+    "serve": "serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5",
+    "timeline": "timeline gpt.yaml --gpu a100 --gpus 8 --pipeline 4 --global-batch-size 64",
+    "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",
+    "need": "need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
+    "advise": "advise gpt.yaml --gpu a100",
+    "validate": "validate",
 }
 
 

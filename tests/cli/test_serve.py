@@ -232,3 +232,16 @@ def test_layout_stands_in_the_headline(cli):
 
 def test_cards_given_as_their_number_are_pointed_to_the_right_option(cli):
     assert "--gpu rtx3060,rtx4090" in cli("compare", "gpt2", "--gpus", "rtx3060,rtx4090", code=2)
+
+
+def test_a_server_is_sized_to_bounds_on_its_latencies(cli):
+    words = ("llama3-8b", "--gpu", "h100", "--prompt-length", 1000, "--output-length", 256)
+    out = " ".join(cli("serve", *words, "--ttft", "500ms", "--tpot", "50ms", "--request-rate", 100).split())
+    for said in (
+        "target first token within 500 ms and per output token within 50 ms for 90 % of the requests", "sustains",
+        "limited by the time per token", "10 % more of each brings", "replicas 6 for 100 requests/s", "USD per month",
+        "p50 / p90 / p99", "of it queueing",
+    ):  # fmt: skip
+        assert said in out, said
+    refused = cli("serve", *words, "--ttft", "soon", code=2)
+    assert "--ttft" in refused

@@ -28,6 +28,15 @@ PUBLISHED = {
     ("gb300", 2, 64, "fp8", 8192): (2840, 1764),
     ("gb300", 2, 64, "fp8", 32768): (3046, 2062),
 }
+#: The same of AMD's kernels (ROCm/aiter, op_tests/cpp/mha/README.md, "BWD-a16"), at the cards' power.
+ATTAINED = {
+    ("mi300x", 8, 64, "bf16", 2048, "750 W"): (452, 382),
+    ("mi300x", 8, 64, "bf16", 8192, "750 W"): (551, 474),
+    ("mi300x", 1, 64, "bf16", 8192, "750 W"): (518, 482),
+    ("mi355x", 8, 64, "bf16", 2048, "1400 W"): (963, 817),
+    ("mi355x", 8, 64, "bf16", 8192, "1400 W"): (1312, 1068),
+    ("mi355x", 1, 64, "bf16", 8192, "1400 W"): (1300, 1065),
+}
 
 
 def rates(gpu: str, batch: int, heads: int, width: str, tokens: int, **override: object) -> tuple[float, float]:
@@ -53,6 +62,13 @@ def rates(gpu: str, batch: int, heads: int, width: str, tokens: int, **override:
 def test_attention_takes_what_published_kernels_take(shape):
     forward, backward = PUBLISHED[shape]
     assert list(rates(*shape)) == pytest.approx([forward, backward], rel=0.18)
+
+
+@pytest.mark.parametrize("shape", ATTAINED)
+def test_attention_takes_what_kernels_of_amd_take(shape):
+    *sizes, watts = shape
+    forward, backward = ATTAINED[shape]
+    assert list(rates(*sizes, **{"gpu.tdp": watts})) == pytest.approx([forward, backward], rel=0.14)
 
 
 def test_units_for_exponentials_speed_up_scores_and_backward_kernels_less():

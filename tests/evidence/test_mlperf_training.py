@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from roofsim.analyze.leaner import leaner_choices
+from roofsim.api import resolve, run
 from roofsim.calibrate.predict import predict_cases
 from roofsim.calibrate.score import score
 from roofsim_evidence.mlperf_training.cases import logged_peaks, training_cases
@@ -72,6 +74,28 @@ def test_an_ordinary_user_states_no_flags():
         assert "engine_facts" not in asked["workload"]
         assert isinstance(asked["workload"]["precision"], str)
         assert asked["parallel"] == case.scenario["parallel"]
+
+
+def test_fine_tuning_that_does_not_fit_is_told_what_the_submitters_asked_for():
+    """Asked for plainly, frozen models keep more than their cards have; what the engine's users add makes room, as it did."""
+    runs = {
+        str((c.scenario["hardware"], c.scenario["parallel"], c.scenario["workload"]["precision"])): c
+        for c in training_cases()
+    }
+    told = 0
+    for case in (plainly(case) for case in runs.values() if case.family == "llama2_70b_lora"):
+        result = run(case.scenario)
+        if result.memory.verdict == "fits":
+            continue
+        told += 1
+        (note,) = [note for note in result.warnings if "keeps less with" in note]
+        assert "workload.engine: megatron-core+fp8-activations" in note
+        leaner = {
+            key: value for _, key, value in leaner_choices(resolve(case.scenario)) if "gradients" not in str(value)
+        }
+        assert set(leaner) <= {"workload.engine", "workload.precision"}
+        assert run(case.scenario, **leaner).memory.verdict != "does_not_fit"
+    assert told >= 7
 
 
 def test_the_page(rows):

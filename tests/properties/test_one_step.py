@@ -19,7 +19,7 @@ from roofsim.errors import RoofsimError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostUpdate
-from roofsim.report.plot import _class_points
+from roofsim.report.roofline_plot import class_points
 from roofsim.report.trace import trace
 from roofsim.schedule.step import WAITS as WAIT_KEYS
 from roofsim.spec.scenario.schedules import SCHEDULES
@@ -254,7 +254,7 @@ def test_marks_of_the_roofline_lie_where_their_kernels_run():
     evaluation = evaluated("llama3-8b", sequence_length=8192, precision="bf16", hardware_gpu="h100")
     rows = {row["name"]: row for row in op_table(evaluation, by="class").rows}
     peak = evaluation.device.rate("bf16")[0]
-    for mark in _class_points(evaluation):
+    for mark in class_points(evaluation):
         assert mark["time"] == rows[mark["name"]]["time"]
         assert mark["executed_flops"] / mark["time"] < 0.85 * peak
     flops = rows["attention"]["flops"]

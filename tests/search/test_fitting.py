@@ -461,6 +461,24 @@ def test_flags_are_those_of_the_command_line():
     assert flags_of({"parallel.offload.activations": "host"}) == "--set parallel.offload.activations=host"
 
 
+def test_choices_of_the_engine_that_keep_less_are_tried_alone_and_together():
+    """Inputs of activations and attention in fp8: variants and roles that the engine's file lists as leaner."""
+    request = {
+        "model": "llama2-70b",
+        "workload": {"engine": "megatron-core", "precision": "fp8", "sequence_length": 8192,
+                     "adapter": {"kind": "lora", "targets": "attention", "dropout": 0.1}},
+        "hardware": {"gpu": "b200", "gpus": 8}, "parallel": {"data": 8},
+    }  # fmt: skip
+    remedies = sure(roofsim.fit(request).remedies)
+    names = {remedy.name for remedy in remedies.singles}
+    assert {"fp8-activations", "bf16-gradients", "attention in fp8"} <= names
+    both = [remedy for remedy in remedies.same if remedy.name == "fp8-activations + attention in fp8"]
+    assert [remedy.flags() for remedy in both] == [
+        "--engine megatron-core+fp8-activations --precision '{compute: fp8, attention: fp8}'"
+    ]
+    assert both[0].slowdown < 0.02
+
+
 def test_a_stated_capacity_leaves_cards_alone():
     answer = roofsim.fit("bert-base", gpu="v100", hardware__override={"gpu.memory.capacity": "1 MiB"})
     assert not any(remedy.changes[0].group == "card" for remedy in sure(answer.remedies).singles)

@@ -1,5 +1,6 @@
 """Tests of `roofsim.plan`: each layout is what `run` says, none is left out that would win, merging does not depend on order."""
 
+import functools
 import math
 from typing import Any
 
@@ -12,8 +13,10 @@ import roofsim
 from roofsim.errors import Place, SpecError
 from roofsim.search.planning import best
 from roofsim.search.planning.asked import read_gpus
-from roofsim.search.planning.objectives import read_constraints
+from roofsim.search.planning.objectives import OBJECTIVES, read_constraints
+from roofsim.search.planning.priced import part_of
 from roofsim.search.planning.rows import joined_layouts
+from roofsim.search.stacking import by_structure
 from roofsim.spec.scenario.document import load_scenario
 
 DECODER = {
@@ -84,49 +87,77 @@ def test_steps_are_in_order_and_differences_in_words(plans):
     assert all("behind" in one.why or "as fast" in one.why for one in plans[True].top[1:])
 
 
-def bounded(document, gpus, families, layouts):
-    """Return bound over step of layouts: of which families, by their numbers, and which layouts of one."""
-    from roofsim.api import import_model, resolve_document
-    from roofsim.search.pieces import PieceReader
-    from roofsim.search.planning.bounds import Bounds
-    from roofsim.search.planning.objectives import Goal
-    from roofsim.search.planning.priced import Pricer, part_of
-    from roofsim.search.planning.space import Wish, space_of
-    from roofsim.search.stacking import by_structure
+class Drawn:
+    """Draws layouts of a space, with their bounds and what pricing says of them."""
 
-    space = space_of(document, Wish(gpus=(gpus,)), resolve_document)
-    reader = PieceReader(space.document, space.grid, import_model)
-    bounds, shares = Bounds(Goal(), {}), []
-    known = list(space.families())
-    for place in families(len(known)):
-        rows = space.rows(known[place])
+    def __init__(self, document, gpus, axes=None, objective="step_time"):
+        from roofsim.api import import_model, resolve_document
+        from roofsim.search.planning.objectives import Goal
+        from roofsim.search.planning.search import Searcher
+        from roofsim.search.planning.space import Wish, space_of
+        from roofsim.search.resolving import Shared
+
+        self.space = space_of(document, Wish(gpus=gpus, axes=axes or {}), resolve_document)
+        self.searcher = Searcher(
+            space=self.space, goal=Goal(objective=objective), importer=import_model, shared=Shared(), k=3
+        )
+        self.families = list(self.space.families())
+        self.rows = {}
+
+    def bounded(self, family, seeds):
+        """Return bound over step, and over memory 1 or less where the floor says that a layout does not fit."""
+        words = self.families[family % len(self.families)]
+        rows = self.space.rows(words)
         if rows is None:
-            continue
-        rows = rows.part(layouts(place, len(rows)))
-        for piece in reader.read(rows) if len(rows) else ():
-            if piece.resolved is None:
-                continue
-            least = bounds.of(piece.resolved, place)
-            for chosen in by_structure(piece.resolved):
-                for priced in Pricer(reader=reader).price(part_of(piece, chosen)):
-                    at = np.array([piece.places.tolist().index(own) for own in priced.places.tolist()])
-                    fits = priced.fits
-                    shares += (least[at][fits] / priced.figures["step_time"][fits]).tolist()
-    return np.array(shares)
+            return np.empty(0), []
+        chosen = np.unique(np.asarray(seeds) % len(rows))
+        known = self.searcher.bound(rows.part(chosen), words)
+        pricer, shares, fits_beyond = self.searcher.pricer(), [], []
+        part = rows.part(chosen)
+        for piece in pricer.reader.read(part):
+            for some in by_structure(piece.resolved) if piece.resolved is not None else [np.arange(len(piece))]:
+                for priced in pricer.price(part_of(piece, some)):
+                    at = part.places_of(priced.places)
+                    fits_beyond += (priced.fits & known.full[at]).tolist()
+                    value = priced.figures[OBJECTIVES[self.searcher.goal.objective]]
+                    shares += (known.least[at][priced.fits] / value[priced.fits]).tolist()
+        return np.array(shares), fits_beyond
+
+
+@functools.cache
+def drawn(model, engine, gpu):
+    return Drawn(load_scenario(scenario(MODELS[model], gpu, engine=engine), {}), (8,))
+
+
+MODELS = {"decoder": DECODER, "experts": EXPERTS, "7 layers": DECODER | {"num_layers": 7}}
 
 
 @pytest.mark.parametrize("engine", ["megatron-core", "torchtitan"])
-@pytest.mark.parametrize("model", [DECODER, EXPERTS, DECODER | {"num_layers": 7}])
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb"])
-def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu):
-    shares = bounded(
-        load_scenario(scenario(model, gpu, engine=engine), {}),
-        8,
-        lambda count: range(0, count, 5),
-        lambda place, count: np.arange(place % 11, count, 11),
-    )
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=12, deadline=None)
+@given(family=st.integers(0, 10**6), seeds=st.lists(st.integers(0, 10**6), min_size=4, max_size=12))
+def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu, family, seeds):
+    shares, fits_beyond = drawn(model, engine, gpu).bounded(family, seeds)
     assert (shares <= 1.0).all()
-    assert (shares > 0.3).sum() > 5
+    assert (shares > 0.1).all()
+    assert not any(fits_beyond)
+
+
+@functools.cache
+def varied(objective):
+    axes = {"workload.sequence_length": [512, 2048], "parallel.offload": [{}, {"optimizer_state": "host"}]}
+    return Drawn(load_scenario(scenario(), {}), (4, 8), axes, objective)
+
+
+@pytest.mark.parametrize("objective", ["step_time", "cost", "tokens_per_joule", "memory"])
+@settings(max_examples=10, deadline=None)
+@given(family=st.integers(0, 10**6), seeds=st.lists(st.integers(0, 10**6), min_size=8, max_size=16))
+def test_bounds_hold_where_lengths_gpus_and_objectives_vary(objective, family, seeds):
+    space = varied(objective)
+    shares, fits_beyond = space.bounded(family, seeds)
+    assert (shares <= 1.0).all()
+    assert not any(fits_beyond)
 
 
 @pytest.mark.parametrize(
@@ -141,16 +172,14 @@ def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu):
 def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
     """What the certificate of a plan is worth: no bound above the step, and half of them within a quarter of it."""
     work = WORK | {"engine": engine, "global_batch_size": batch}
-    document = load_scenario({"model": model, "workload": work, "hardware": {"gpu": gpu}}, {})
-    draw = np.random.default_rng(3)
-    shares = bounded(
-        document,
-        gpus,
-        lambda count: draw.permutation(count)[:10].tolist(),
-        lambda place, count: np.sort(np.random.default_rng(place).permutation(count)[:80]),
-    )
+    space = Drawn(load_scenario({"model": model, "workload": work, "hardware": {"gpu": gpu}}, {}), (gpus,))
+    draw, shares = np.random.default_rng(3), []
+    for family in draw.permutation(len(space.families))[:10].tolist():
+        some, fits_beyond = space.bounded(family, np.random.default_rng(family).integers(0, 10**6, 40))
+        shares += some.tolist()
+        assert not any(fits_beyond)
     assert len(shares) >= 5
-    assert shares.max() <= 1.0
+    assert max(shares) <= 1.0
     assert np.median(shares) > 0.75
 
 

@@ -14,9 +14,9 @@ import roofsim
 from roofsim.cost.kernels.models.gemm import TILES
 from roofsim.report.tabular import to_json
 from roofsim.serve import closed_loop, disaggregated, open_loop
-from roofsim.serve.answer import at_concurrency
 from roofsim.serve.closed_loop import _binomial
 from roofsim.serve.ranges import _range as measured_range
+from roofsim.serve.server import at_concurrency
 from roofsim.serve.simulation import _Replica, simulate
 from roofsim.serve.surface import Passes, mesh
 from roofsim.spec.scenario.serving import Speculation

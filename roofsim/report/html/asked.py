@@ -28,6 +28,8 @@ class AskedReport:
         What else the Python function takes: ``{"gpus": ["a100", "h100"]}``.
     evaluation
         Of `run`: what the result was made of, for the pictures that need it; made again where it is not given.
+    figures, places
+        Of `sweep`: which figures are shown, and which points in which order; all, if left out.
     """
 
     verb: str
@@ -35,6 +37,8 @@ class AskedReport:
     scenario: dict[str, Any] | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Evaluation | None = None
+    figures: tuple[str, ...] = ()
+    places: tuple[int, ...] | None = None
 
     @property
     def yaml(self) -> str | None:

@@ -188,7 +188,7 @@ def _diverging(bars: Sequence[Bar], axis: PlotAxis, width: float, about: str) ->
         y = top + place * each
         (piece,) = bar.pieces
         drawing.text(_SIDE, y + 13.0, shortened_to(bar.name, width - measure(bar.total) - 4 * _SIDE), kind="t n")
-        drawing.text(width - _SIDE, y + 13.0, bar.total, anchor="end", kind="t b")
+        drawing.text(width - _SIDE, y + 13.0, bar.total, anchor="end", kind="t b halo")
         left, right = sorted((x(0.0), x(piece.drawn)))
         drawing.shape(
             "rect",

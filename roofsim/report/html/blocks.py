@@ -151,6 +151,7 @@ class Panels:
 
     charts: tuple[Chart, ...]
     about: str = ""
+    legend: tuple[LegendKey, ...] = ()
     kind: str = "panels"
 
 

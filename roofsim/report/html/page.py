@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from roofsim.report.html.asked import AskedReport
 
 #: Class of an answer -> the module that makes its page; of others, their text and their rows.
-_PAGES: Final = {"Result": "of_run"}
+_PAGES: Final = {
+    "Result": "of_run",
+    "Comparison": "of_compare",
+    "Plan": "of_plan",
+    "SweepTable": "of_sweep",
+    "Fit": "of_fit",
+    "Served": "of_serve",
+    "ServedPasses": "of_serve",
+    "Timeline": "of_timeline",
+    "WhatIf": "of_whatif",
+    "Need": "of_need",
+    "ScoredRows": "of_validate",
+    "Advised": "of_advise",
+}
 _GENERIC: Final = "of_any"
 
 

@@ -109,7 +109,7 @@ def chart(
     """Return a plane in both widths; small ones stand three in a row."""
 
     def draw(width: float) -> SvgDrawing:
-        return _Drawn(plane, width, about).drawing
+        return _OnPlane(plane, width, about).drawing
 
     own = {"x": plane.x.frame(), "y": plane.y.frame(), **(frame or {})}
     given: dict[str, Any] = {
@@ -125,7 +125,7 @@ def chart(
     return twice(draw, **given)
 
 
-class _Drawn:
+class _OnPlane:
     """A plane on a drawing of some width."""
 
     def __init__(self, plane: Plane, width: float, about: str) -> None:
@@ -233,6 +233,17 @@ class _Drawn:
             size = 10.5
             if measure(words, size) < right - left - 4.0:
                 middle = (top + bottom) / 2.0 + 4.0 + (place - cell.label.count("\n") / 2.0) * 12.0
+                if cell.hatched:
+                    wide = measure(words, size) + 6.0
+                    self.drawing.shape(
+                        "rect",
+                        x=(left + right - wide) / 2.0,
+                        y=middle - 10.5,
+                        width=wide,
+                        height=14.0,
+                        fill=cell.colour,
+                        class_="over solid",
+                    )
                 self.drawing.text((left + right) / 2.0, middle, words, anchor="middle", kind="t s i", fill=cell.ink)
 
     def _dot(self, dot: Dot) -> None:
@@ -240,7 +251,7 @@ class _Drawn:
         value = None if dot.value is None else repr(dot.value)
         shared: dict[str, Any] = {
             "tip": dot.tip,
-            "class_": "m dot",
+            "class_": "m dot hollow" if dot.hollow else "m dot",
             "tabindex": 0,
             "data_key": dot.key or None,
             "data_value": value,

@@ -31,7 +31,7 @@ _LEAST: Final = 0.0005
 _CAUSE_OF: Final = {
     "tensor_flops": "compute",
     "vector_flops": "compute",
-    "power": "compute",
+    "power": "power",
     "memory_bandwidth": "memory_bandwidth",
     "launch_rate": "launch",
     "host_issue_rate": "launch",
@@ -82,8 +82,8 @@ def _inside(factor: float) -> bool:
     return abs(math.log(factor)) < _REACH
 
 
-def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
-    """Return the map; `steps` lead to its data on the page."""
+def market_map(data: dict[str, Any], steps: tuple[Any, ...], *, target: float | None = None) -> Chart:
+    """Return the map; `steps` lead to its data on the page; a `target` step has a line of its own."""
     from contourpy import contour_generator
 
     x = rate_axis("memory bandwidth, B/s", "B/s", data["bandwidths"][0], data["bandwidths"][-1])
@@ -105,6 +105,7 @@ def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
                     tip=f"step {words.seconds(level)}: {factor:g} times the {data['card']}'s",
                 )
             )
+    lines += [] if target is None else _target_lines(contours, target)
     ridge = _ridge(data)
     if ridge:
         lines.append(
@@ -150,6 +151,24 @@ def market_map(data: dict[str, Any], steps: tuple[Any, ...]) -> Chart:
             "map": {"x": data["bandwidths"], "y": data["peaks"], "z": data["step_time"], "unit": "s", "what": "step"}
         },
     )
+
+
+def _target_lines(contours: Any, target: float) -> list[Stroke]:
+    """Return the line on which the step is as long as the target."""
+    drawn = []
+    for line in contours.lines(math.log(target)):
+        points = tuple((math.exp(one), math.exp(other)) for one, other in np.asarray(line).tolist())
+        tip = f"target: step {words.seconds(target)}"
+        drawn.append(
+            Stroke(
+                points=points if points[0][1] > points[-1][1] else points[::-1],
+                colour=cause("optimizer"),
+                width=3.4,
+                label="target",
+                tip=tip,
+            )
+        )
+    return drawn
 
 
 def _other(one: dict[str, Any], steps: tuple[Any, ...]) -> Dot:

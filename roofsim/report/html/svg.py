@@ -135,7 +135,7 @@ class PlotAxis:
         if self.at is not None:
             return _some(self.at, most)
         if self.logarithmic:
-            return _decades(self.low, self.high, most)
+            return _doublings(self.low, self.high, most) if self.binary else _decades(self.low, self.high, most)
         scale = 1.0 if not self.binary else 2.0 ** (10 * max(int(math.log2(max(self.high, 1.0)) // 10), 0))
         return [tick * scale for tick in _round(self.low / scale, self.high / scale, most)]
 
@@ -170,6 +170,13 @@ def _decades(low: float, high: float, most: int) -> list[float]:
             return inside
     every = math.ceil(len(inside) / max(most, 1))
     return inside[::every]
+
+
+def _doublings(low: float, high: float, most: int) -> list[float]:
+    """Return powers of two, as far apart as leaves few enough of them."""
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    every = max(math.ceil((last - first + 1) / max(most, 1)), 1)
+    return [2.0**power for power in range(first, last + 1, every)]
 
 
 def rate_axis(label: str, unit: str, low: float, high: float) -> PlotAxis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.leaner import leaner_choices
 from roofsim.records import dataclass
 from roofsim.search.fitting.bench import reach
 from roofsim.spec import catalog
@@ -74,6 +75,8 @@ def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     if not trains:
         return
     yield from _recomputation(resolved)
+    for name, key, value in leaner_choices(resolved):
+        yield Change(name=name, group=f"leaner {key}", changes={key: value})
     if resolved.workload.optimizer in _ADAM:
         yield Change(name="8-bit Adam", group="optimizer", changes={"workload.optimizer": "adam8bit"})
     yield from _shardings(resolved)

@@ -99,12 +99,16 @@ def flags_of(changes: Changes) -> str:
 
     >>> flags_of({"workload.recompute": "full", "parallel.offload.optimizer_state": "host", "parallel.data": None})
     '--recompute full --set parallel.offload.optimizer_state=host'
+    >>> flags_of({"workload.precision": {"compute": "fp8", "attention": "fp8"}})
+    "--precision '{compute: fp8, attention: fp8}'"
     """
     return " ".join(_flag(path, value) for path, value in changes.items() if value is not None)
 
 
 def _flag(path: str, value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, dict):
+        text = f"'{{{', '.join(f'{role}: {name}' for role, name in value.items())}}}'"
     head, *rest = path.split(".")
     if len(rest) == 1 and head in ("workload", "parallel", "hardware"):
         return f"--{rest[0].replace('_', '-')} {text}"

@@ -150,11 +150,16 @@ def _named(*parts: Any) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:_NAME]
 
 
-def blocks_of(space: PlanSpace) -> list[RowBlock]:
-    """Return the blocks of a space, in the order in which they are searched: neighbors differ in as many words as possible."""
-    families = space.families()
+def blocks_of(given: SearchInput, space: PlanSpace) -> list[RowBlock]:
+    """Return the blocks of a space in the order in which they are searched.
+
+    Families with the least bounds come first: what they hold says what can be left out of the others. Where bounds say
+    nothing, neighbors differ in as many words as possible.
+    """
+    families, searcher = space.families(), _searcher(search_name(given, space), given, space)
+    least = [searcher.least(words) for words in families]
     blocks = []
-    for family in ordered(len(families)):
+    for family in sorted(ordered(len(families)), key=least.__getitem__):
         count = space.count(families[family])
         blocks += [RowBlock(family, first, min(first + MOST_ROWS, count)) for first in range(0, count, MOST_ROWS)]
     return blocks
@@ -195,6 +200,11 @@ class WorkersDifferError(RoofsimError):
 _SEARCHERS: Final[Kept[Searcher]] = Kept(2)
 
 
+def _searcher(search: str, given: SearchInput, space: PlanSpace | None = None) -> Searcher:
+    """Return the searcher of a search; this process keeps the latest."""
+    return _SEARCHERS.get(search, lambda: given.searcher(given.space() if space is None else space))
+
+
 def search_block(task: BlockTask) -> tuple[str, Findings]:
     """Return the name of a task's result, and what the block holds: the same in any process, whatever it did before.
 
@@ -206,7 +216,7 @@ def search_block(task: BlockTask) -> tuple[str, Findings]:
     if task.version != version():
         said = f"a worker runs roofsim {version()}; the search is of {task.version}. Install the same version"
         raise WorkersDifferError(said)
-    searcher = _SEARCHERS.get(task.search, lambda: task.given.searcher(task.given.space()))
+    searcher = _searcher(task.search, task.given)
     words = searcher.space.families()[task.block.family]
     return task.key, searcher.search(words, task.limit, task.block.first, task.block.last)
 

@@ -1,14 +1,15 @@
-"""Say what layouts take at least, before any program of theirs is built: what their layers take alone, and the bubble.
+"""Say what layouts take at least, before they are resolved: what their layers take alone, and the bubble.
 
-A layer's kernels, and what it shows of communication inside its replica, depend on the ranks of the replica and the micro batch
-alone (`roofsim.search.planning.layer_costs`). The rest only adds to it: ends of the model, gradients, shards, stragglers, messages
-between stages. So of ``m`` micro batches, a pipeline of ``p`` stages with ``v`` chunks each, stages of ``n_i`` layers, and ``w``
-seconds that a layer takes at least::
+A layer's kernels and bytes, and what it shows of communication inside its replica, depend on the ranks of the replica and the
+micro batch alone (`roofsim.search.planning.layer_costs`). The rest only adds to it: ends of the model, gradients, shards,
+stragglers, messages between stages. So of ``m`` micro batches, a pipeline of ``p`` stages with ``v`` chunks each, stages of
+``n_i`` layers, and ``w`` seconds that a layer takes at least::
 
     step >= m (L w + ends) / p                   the slowest stage does no less than the mean
     step >= m n_i w + sum_{k < i} n_k w / v      the first micro batch comes, and the last returns, through the stages before
 
-and the update of the first stage follows. Schedules that put gradients of weights off have no such way back.
+and the update of the first stage follows. Schedules that put gradients of weights off have no such way back. Of the memory, a
+stage holds the states of its layers, and what they save of each micro batch that is under way.
 """
 
 from __future__ import annotations
@@ -18,111 +19,136 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import smooth_maximum
-from roofsim.points import Diverged
+from roofsim.records import dataclass
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
-from roofsim.search.planning.layer_costs import PARTS, priced_layers
-from roofsim.search.stacking import alike, taken, varying
+from roofsim.search.planning.layer_costs import MEMORY, PARTS
 from roofsim.spec.scenario.layout import expert_tensor_of
-from roofsim.spec.scenario.point import Point
+from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from roofsim.search.planning.objectives import Goal
     from roofsim.spec.resolve import Resolved
+    from roofsim.spec.scenario.point import Point
+    from roofsim.spec.scenario.workload import Parallel
 
     Array = NDArray[np.float64]
+    #: Part of what a layer takes -> that of one layer, and of the ends of the model, in each layout.
+    Costs = Mapping[str, tuple[Array, Array]]
 
-#: Parts of a scenario whose numbers a layer's cost depends on by way of `_KEYS` alone.
-_BY_KEYS: Final = frozenset({"parallel", "workload", "gpus"})
 #: Rounding.
 _SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
 _SLOWED: Final = 2.0
 
 
-class Bounds:
-    """Bound the objective of layouts from below.
+@dataclass(frozen=True, kw_only=True)
+class Layouts:
+    """Layouts with the same words: numbers as arrays of one length.
 
-    Layers are priced once for each of their numbers; `kept` has those that were priced before, by the words that decide them.
+    Attributes
+    ----------
+    resolved
+        A scenario with their model, card, engine and constants; its own layout says nothing.
+    words
+        Their schedule, sharding, offload, and which ends count as layers.
     """
 
-    def __init__(self, goal: Goal, kept: dict[Hashable, dict[str, tuple[float, float]] | None]) -> None:
-        self.goal = goal
-        self.kept = kept
+    resolved: Resolved
+    words: Parallel
+    stages: Array
+    chunks: Array
+    micro_batches: Array
+    data: Array
+    context: Array
+    tensor: Array
 
-    def of(self, resolved: Resolved, words: Hashable) -> Array:
-        """Return what the objective of each layout is at least; zero where nothing is known of its layers."""
-        count = resolved.points
-        if resolved.workload.phase != "train" or resolved.model.layers_alike() is None:
-            return np.zeros(count)
-        costs = self._costs(resolved, words)
-        if costs is None:
-            return np.zeros(count)
-        scale = self._scale(resolved)
-        bound = np.nan_to_num(scale * least_step(resolved, costs), nan=0.0)
-        return np.maximum(bound, 0.0)
+    @classmethod
+    def of(cls, point: Point, words: Parallel, resolved: Resolved, count: int) -> Layouts:
+        """Return the layouts of a point whose numbers may be arrays."""
 
-    def _scale(self, resolved: Resolved) -> Array:
-        """Return the least that each second of a layout's step adds to the objective."""
-        try:
-            return np.array(
-                np.broadcast_to(np.asarray(self.goal.scale(resolved), dtype=np.float64), (resolved.points,))
-            )
-        except Diverged as diverged:  # whole nodes may have another price than single cards
-            scale = np.zeros(resolved.points)
-            for chosen in alike(np.asarray(diverged.labels)):
-                scale[chosen] = self._scale(taken(resolved, chosen, varying(resolved)))
-            return scale
+        def column(value: Any) -> Array:
+            return np.broadcast_to(np.asarray(1.0 if value is None else value, dtype=np.float64), (count,))
 
-    def _costs(self, resolved: Resolved, words: Hashable) -> dict[str, tuple[Array, ...]] | None:
-        """Return what a layer, and the ends of the model, take of each layout; None where some cannot be priced alone."""
-        count, parallel = resolved.points, resolved.parallel
-        numbers = [
-            np.broadcast_to(np.asarray(value, dtype=np.float64), (count,))
-            for value in (
-                parallel.tensor,
-                parallel.context,
-                parallel.expert,
-                expert_tensor_of(parallel),
-                resolved.workload.micro_batch_size,
-            )
-        ]
-        if not {*varying(resolved)} <= _BY_KEYS:
-            numbers.append(np.arange(count, dtype=np.float64))
-            words = (words, object())  # of these layouts alone
-        keys, first, index = np.unique(np.column_stack(numbers), axis=0, return_index=True, return_inverse=True)
-        names = [(words, *key) for key in keys.tolist()]
-        unknown = [at for at, name in enumerate(names) if name not in self.kept]
-        if unknown:
-            priced = priced_layers(resolved, first[unknown])
-            self.kept |= {names[at]: priced.get(int(first[at])) for at in unknown}
-        known = [self.kept[name] for name in names]
-        if any(one is None for one in known):
-            return None
-        index = index.ravel()
-        return {
-            part: tuple(np.array([one[part][half] for one in known if one is not None])[index] for half in (0, 1))
-            for part in PARTS
-        }
+        data = column(point.data)
+        if point.data is None:
+            data = column(point.gpus) / column(point.groups)
+        micro = column(point.global_batch_size) / (column(_samples(point)) * data)
+        return cls(
+            resolved=resolved,
+            words=words,
+            stages=column(point.pipeline),
+            chunks=column(point.virtual_stages),
+            micro_batches=micro,
+            data=data,
+            context=column(point.context),
+            tensor=column(point.tensor),
+        )
+
+    @property
+    def layers(self) -> float:
+        """Layers that are alike."""
+        return float(self.resolved.model.layers_alike() or 0)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all layers are, and dealt out as evenly as can be."""
+        return self.words.stage_layers is None and self.layers == float(self.resolved.model.traits().depth)
+
+    @property
+    def counted(self) -> tuple[float, float]:
+        """How many layers embedding and loss count as."""
+        return float(self.words.account_for_embedding), float(self.words.account_for_loss)
+
+    def dealt(self) -> tuple[Array, Array]:
+        """Return the layers, ends included, that each stage has at least, and how many stages have one more."""
+        whole = self.layers + sum(self.counted)
+        fewer = np.floor(whole / self.stages)
+        return fewer, whole - fewer * self.stages
+
+    def splits_backward(self) -> Array:
+        """Tell whose schedules part gradients of weights from those of inputs."""
+        split = [float(schedule_named(self.words.schedule, virtual).splits_backward) for virtual in (1.0, 2.0)]
+        return np.where(self.chunks > 1.0, split[1], split[0])
+
+    def in_flight(self, index: float) -> Array:
+        """Return the micro batches that a stage holds at once."""
+        held = np.ones_like(self.stages)
+        for several in (False, True):
+            where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
+            if len(where):
+                virtual = self.chunks[where] if several else 1.0
+                schedule = schedule_named(self.words.schedule, float(np.ravel(virtual)[0]))
+                held[where] = schedule.in_flight(index, self.stages[where], virtual, self.micro_batches[where])
+        return np.maximum(held, 1.0)
 
 
-def least_step(resolved: Resolved, costs: dict[str, tuple[Any, ...]]) -> Array:
+def key_columns(point: Point) -> list[Any]:
+    """Return the numbers that what a layer takes depends on in every space; each a number or an array."""
+    return [point.tensor, point.context, point.expert, expert_tensor_of(point), _samples(point)]
+
+
+def _samples(point: Point) -> Any:
+    """Return the samples of a micro batch."""
+    sizes = (point.micro_batch_size, point.batch_size)
+    return next((size for size in sizes if size is not None), 1)
+
+
+# -- seconds --------------------------------------------------------------------------------------------------------------
+
+
+def least_step(layouts: Layouts, costs: Costs) -> Array:
     """Return the seconds that a step of each layout takes at least."""
-    point = Point.of(resolved.parallel, resolved.workload, resolved.gpus)
-    stages, chunks = (np.asarray(value, dtype=np.float64) for value in (point.pipeline, point.virtual_stages))
-    micro = np.asarray(point.micro_batches, dtype=np.float64)
-    layers = float(resolved.model.layers_alike() or 0)
-    depth = float(resolved.model.traits().depth)
-    layer, ends = ({part: each[half] for part, each in costs.items()} for half in (0, 1))
+    layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
+    micro, resolved = layouts.micro_batches, layouts.resolved
     seconds, rest = _seconds(resolved, layer, layer["update"], micro), _seconds(resolved, ends, layer["update"], micro)
-    mean = micro * (layers * seconds + np.maximum(rest, 0.0)) / stages
-    whole = np.maximum(mean, _bubbled(resolved, seconds, stages, chunks, micro) if layers == depth else 0.0)
-    return (whole + _update(resolved, layer["update"], stages)) * _SLACK
+    mean = micro * (layouts.layers * seconds + np.maximum(rest, 0.0)) / layouts.stages
+    whole = np.maximum(mean, _bubbled(layouts, seconds)) if layouts.alike else mean
+    return (whole + _update(layouts, layer["update"])) * _SLACK
 
 
 def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
@@ -141,31 +167,74 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     return slowest
 
 
-def _bubbled(resolved: Resolved, seconds: Array, stages: Array, chunks: Array, micro: Array) -> Array:
+def _bubbled(layouts: Layouts, seconds: Array) -> Array:
     """Return what a pipeline takes at least, layers dealt out as they are."""
-    parallel, depth = resolved.parallel, float(resolved.model.traits().depth)
-    if parallel.stage_layers is not None:
-        return np.zeros_like(seconds)
-    counted = float(parallel.account_for_embedding) + float(parallel.account_for_loss)
-    fewer = np.floor((depth + counted) / stages)
-    left = depth + counted - fewer * stages
-    schedule = schedule_named(parallel.schedule, np.asarray(chunks).ravel()[0])
-    way = 0.0 if schedule.splits_backward else 1.0 / chunks
-    last = np.maximum(fewer - float(parallel.account_for_loss), 0.0)
+    stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
+    _, loss = layouts.counted
+    fewer, left = layouts.dealt()
+    way = np.where(layouts.splits_backward() > 0.0, 0.0, 1.0 / layouts.chunks)
+    last = np.maximum(fewer - loss, 0.0)
     through = micro * last + np.maximum(depth - last, 0.0) * way
-    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - counted, 0.0)
+    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - sum(layouts.counted), 0.0)
     fuller = micro * (fewer + 1.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller), through)
     return np.where(stages > 1.0, most * seconds, 0.0)
 
 
-def _update(resolved: Resolved, update: Array, stages: Array) -> Array:
+def _update(layouts: Layouts, update: Array) -> Array:
     """Return what the update of a layer's share of the first stage takes at least."""
-    parallel = resolved.parallel
-    if places(parallel.offload):
+    if places(layouts.words.offload):
         return np.zeros_like(update)
-    replicas = np.asarray(parallel.data, dtype=np.float64) * np.asarray(parallel.context, dtype=np.float64)
-    shards = np.ones_like(replicas) if parallel.sharding in (None, "none") else replicas
-    counted = float(parallel.account_for_embedding) + float(parallel.account_for_loss)
-    layers = np.maximum(np.floor((float(resolved.model.layers_alike() or 0) + counted) / stages) - counted, 0.0)
-    return np.maximum(update, 0.0) * layers / shards
+    shards = layouts.data * layouts.context if layouts.words.sharding not in (None, "none") else 1.0
+    fewer, _ = layouts.dealt()
+    return np.maximum(update, 0.0) * np.maximum(fewer - sum(layouts.counted), 0.0) / shards
+
+
+# -- bytes ----------------------------------------------------------------------------------------------------------------
+
+
+def least_memory(layouts: Layouts, costs: Costs) -> Array:
+    """Return the bytes that the fullest rank of each layout holds at least, when the forward pass of a micro batch has ended."""
+    resolved = layouts.resolved
+    fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
+    layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
+    state = _states(layouts, layer)
+    if not layouts.alike:
+        return (fixed + state * layouts.layers / layouts.stages) * _SLACK
+    fewer, left = layouts.dealt()
+    first = np.maximum(fewer - sum(layouts.counted), 0.0)
+    least = _held(layouts, layer, state, first, 0.0)
+    second = _held(layouts, layer, state, fewer + 1.0, 1.0)
+    least = np.where((left >= 1.0) & (layouts.stages > 2.0), np.maximum(least, second), least)
+    return (fixed + least) * _SLACK
+
+
+def _states(layouts: Layouts, layer: dict[str, Array]) -> Array:
+    """Return the bytes of a layer's parameters, gradients and optimizer states on each rank."""
+    sharding, parallel = layouts.words.sharding, layouts.words
+    if places(parallel.offload):
+        return np.zeros_like(layouts.stages)
+    replicas = layouts.data * layouts.context
+    level: str | None = sharding.level if isinstance(sharding, ShardedOver) else sharding
+    if layouts.resolved.model.traits().experts:  # ranks of tensor parallelism may be replicas of experts
+        shards = layouts.tensor * replicas
+    else:
+        shards = np.minimum(float(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas
+    parts = {None: (), "none": (), "optimizer": ("optimizer_state",), "gradients": ("optimizer_state", "gradients")}
+    shared = parts.get(level, ("optimizer_state", "gradients", "parameters"))
+    total = np.zeros_like(layouts.stages)
+    for name in ("parameters", "gradients", "optimizer_state"):
+        total = total + (layer[name] / shards if name in shared else layer[name])
+    return total
+
+
+def _held(layouts: Layouts, layer: dict[str, Array], state: Array, layers: Array, index: float) -> Array:
+    """Return what a stage of so many layers holds: states, and what it saved of micro batches under way.
+
+    A stage may hand on what its last layer made instead of saving it.
+    """
+    if places(layouts.words.offload):
+        return state * layers
+    saving = np.maximum(layers - 1.0, 0.0)
+    waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
+    return state * layers + saving * (layer["saved"] + (layouts.in_flight(index) - 1.0) * waiting)

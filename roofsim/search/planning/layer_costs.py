@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.cost.pricing import PassCost
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 #: What a layer takes of a rank, in seconds at full clock: kernels but for long products, these by the power that they draw, seconds
 #: in which the card may draw the energy of the rest, communication that shows, the host; and of the update the first and the third.
 PARTS: Final = ("short", "held", "drawn", "links", "host", "update")
+#: What it holds when its forward pass has ended, in bytes: the activations that it saved, and which of them are copies of weights.
+MEMORY: Final = ("parameters", "gradients", "optimizer_state", "saved", "copies")
 
 #: Layers of the two models whose difference is one layer; a single one is no block that repeats.
 DEPTHS: Final = (2.0, 3.0)
@@ -62,7 +65,7 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
         for at, place in enumerate(some.tolist()):
             known[place] = {
                 name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at])
-                for name in PARTS
+                for name in (*PARTS, *MEMORY)
             }
     return known
 
@@ -78,7 +81,7 @@ def _parts_of(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
     """Return what models of `DEPTHS` layers take on the ranks of some layouts."""
     evaluation = evaluate(_alone(resolved, some))
     costs, shown = stage_costs(evaluation.resolved, evaluation.program, evaluation.priced, Scales())
-    return _summed(costs[0], shown[0] if shown else None)
+    return _summed(costs[0], shown[0] if shown else None) | _held(evaluation.profiles[0])
 
 
 def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
@@ -95,6 +98,11 @@ def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
         sums["host"] = sums["host"] + cost.host[phase]
     sums["links"] = 0.0 if shown is None else shown.micro_batch.seconds
     return sums
+
+
+def _held(profile: MemoryProfile) -> dict[str, Any]:
+    live = profile.forward_end
+    return {name: live[name] for name in MEMORY[:3]} | {"saved": live["activations"], "copies": profile.weight_copies}
 
 
 def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:

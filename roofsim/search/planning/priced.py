@@ -47,12 +47,61 @@ class PricedLayouts:
     fits
         Whether each fits in memory; only those that do have a step.
     figures
-        Key of `FIGURES`, or a figure that was asked for -> a number of each.
+        Key of `FIGURES`, or a figure that was asked for -> a number of each; NaN where it was not worked out.
     """
 
     places: NDArray[np.int64]
     fits: NDArray[np.bool_]
     figures: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Layouts of one structure that may be among the best.
+
+    Attributes
+    ----------
+    piece
+        The layouts.
+    bounds
+        What the objective of each is at least.
+    memory
+        Bytes of each, all of which fit; None: not worked out yet.
+    """
+
+    piece: PointBatch
+    bounds: Array
+    memory: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.piece)
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Return what they are ordered by: the least bound, and the first place."""
+        return float(self.bounds.min()), int(self.piece.places[0])
+
+    def part(self, chosen: NDArray[Any]) -> Waiting:
+        """Return some of them."""
+        if len(chosen) == len(self):
+            return self
+        memory = None if self.memory is None else self.memory[chosen]
+        return Waiting(part_of(self.piece, chosen), self.bounds[chosen], memory)
+
+    def parted(self, labels: NDArray[Any]) -> list[Waiting]:
+        """Return those apart that do not agree on what decides their program."""
+        if len(labels) == len(self) and (labels != labels[0]).any():
+            return [self.part(chosen) for chosen in alike(labels)]
+        return self.singles()
+
+    def singles(self) -> list[Waiting]:
+        """Return them one by one."""
+        if self.piece.resolved is not None and len(self) > 1:
+            return [self.part(np.array([at])) for at in range(len(self))]
+        return [
+            Waiting(PointBatch(np.array([place]), None), self.bounds[[at]])
+            for at, place in enumerate(self.piece.places.tolist())
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,42 +124,63 @@ class Pricer:
 
     def price(self, piece: PointBatch) -> Iterator[PricedLayouts]:
         """Yield the layouts of a piece, in parts that have the same program."""
-        left = [piece]
+        left = [Waiting(piece, np.zeros(len(piece)))]
         while left:
             part = left.pop()
-            if part.resolved is None:
-                left += reversed(list(self.reader.alone(part.places)))
-                continue
-            try:
-                yield self._together(part.places, part.resolved)
-            except Diverged as diverged:
-                left += reversed(_parted(part, diverged.labels))
-            except RoofsimError as error:
-                if len(part) == 1:
-                    self.reader.refusals.add(int(part.places[0]), error)
-                else:
-                    left += _singles(part)
-            except NOT_FOR_ARRAYS:
-                if len(part) == 1:
-                    raise
-                left += _singles(part)
+            priced, more = self.held(part) if part.memory is None else self.timed(part)
+            yield from priced
+            left += reversed(more)
 
-    def _together(self, places: NDArray[np.int64], resolved: Resolved) -> PricedLayouts:
-        unpriced = unpriced_of(resolved)
-        memory = memory_of(unpriced)
-        fits = _each(memory.fits, len(places)).astype(bool)
-        figures = {"memory": _each(memory.device_total, len(places)), "gpus": _each(resolved.gpus, len(places))}
-        if fits.any():
-            evaluation = evaluate(resolved, program=unpriced.program)
-            step = _each(evaluation.step.step, len(places))
-            figures["step_time"] = step
-            figures |= {name: _each(scale, len(places)) * step for name, scale in rates_of(resolved).items()}
-            if self.figures is not None:
-                known = self.figures(evaluation)
-                figures |= {key: _each(known.get(key), len(places)) for key in self.wanted}
-        else:
-            figures |= {name: np.full(len(places), np.nan) for name in (*FIGURES, *self.wanted) if name not in figures}
-        return PricedLayouts(places, fits, figures)
+    def held(self, part: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
+        """Return the layouts that do not fit in memory, and the others, to be timed."""
+        if part.piece.resolved is None:
+            alone = [(at, self.reader.one(place)) for at, place in enumerate(part.piece.places.tolist())]
+            pieces = [(at, PointBatch(part.piece.places[[at]], one)) for at, one in alone if one is not None]
+            return [], [Waiting(piece, part.bounds[[at]]) for at, piece in pieces]
+        return self._tried(part, self._held)
+
+    def timed(self, part: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
+        """Return layouts that fit with their steps, and those that must be worked on apart."""
+        return self._tried(part, self._timed)
+
+    def _tried(
+        self, part: Waiting, work: Callable[[Waiting, Resolved], tuple[list[PricedLayouts], list[Waiting]]]
+    ) -> tuple[list[PricedLayouts], list[Waiting]]:
+        resolved = part.piece.resolved
+        assert resolved is not None
+        try:
+            return work(part, resolved)
+        except Diverged as diverged:
+            return [], part.parted(np.asarray(diverged.labels))
+        except RoofsimError as error:
+            if len(part) > 1:
+                return [], part.singles()
+            self.reader.refusals.add(int(part.piece.places[0]), error)
+            return [], []
+        except NOT_FOR_ARRAYS:
+            if len(part) > 1:
+                return [], part.singles()
+            raise
+
+    def _held(self, part: Waiting, resolved: Resolved) -> tuple[list[PricedLayouts], list[Waiting]]:
+        memory = memory_of(unpriced_of(resolved))
+        fits = _each(memory.fits, len(part)).astype(bool)
+        known = Waiting(part.piece, part.bounds, _each(memory.device_total, len(part)))
+        out, left = np.flatnonzero(~fits), np.flatnonzero(fits)
+        none = {name: np.full(len(out), np.nan) for name in (*FIGURES, *self.wanted)}
+        refused = PricedLayouts(part.piece.places[out], fits[out], none)
+        return [refused] if len(out) else [], [known.part(left)] if len(left) else []
+
+    def _timed(self, part: Waiting, resolved: Resolved) -> tuple[list[PricedLayouts], list[Waiting]]:
+        count = len(part)
+        evaluation = evaluate(resolved)
+        step = _each(evaluation.step.step, count)
+        figures = {"memory": _each(part.memory, count), "gpus": _each(resolved.gpus, count), "step_time": step}
+        figures |= {name: _each(scale, count) * step for name, scale in rates_of(resolved).items()}
+        if self.figures is not None:
+            known = self.figures(evaluation)
+            figures |= {key: _each(known.get(key), count) for key in self.wanted}
+        return [PricedLayouts(part.piece.places, np.ones(count, dtype=bool), figures)], []
 
 
 def rates_of(resolved: Resolved) -> dict[str, Any]:
@@ -130,25 +200,11 @@ def _each(value: Any, count: int) -> Array:
     return np.array(np.broadcast_to(np.asarray(known, dtype=np.float64), (count,)))
 
 
-def _parted(piece: PointBatch, labels: NDArray[Any]) -> list[PointBatch]:
-    """Return the parts of a piece whose layouts do not agree on what decides their program."""
-    if len(labels) == len(piece) and (labels != labels[0]).any():
-        return [part_of(piece, chosen) for chosen in alike(labels)]
-    return _singles(piece)
-
-
 def part_of(piece: PointBatch, chosen: NDArray[Any]) -> PointBatch:
     """Return some layouts of a piece; a single one with plain numbers."""
     if len(chosen) > 1 or len(piece) == 1 or piece.resolved is None:
         return piece.part(chosen)
     return PointBatch(piece.places[chosen], single(piece.resolved, int(chosen[0])))
-
-
-def _singles(piece: PointBatch) -> list[PointBatch]:
-    """Return the layouts of a piece one by one."""
-    if piece.resolved is None or piece.resolved.points == 1:
-        return [PointBatch(np.array([place]), None) for place in piece.places.tolist()]
-    return [PointBatch(piece.places[[at]], single(piece.resolved, at)) for at in range(len(piece))]
 
 
 def single(resolved: Resolved, place: int) -> Resolved:

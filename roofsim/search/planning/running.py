@@ -93,7 +93,7 @@ def run_blocks(given: SearchInput, space: PlanSpace, spread: Spread) -> Findings
     SpecError
         When results that are to be merged are missing, damaged or of another search.
     """
-    blocks, search = blocks_of(space), search_name(given, space)
+    blocks, search = blocks_of(given, space), search_name(given, space)
     if spread.merge:
         return _merged(given, blocks, search, read_all(spread.merge, search))
     store = BlockStore(spread.folder, search)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,25 +10,30 @@ import numpy as np
 from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
-from roofsim.search.planning.bounds import Bounds
-from roofsim.search.planning.priced import Pricer, part_of
+from roofsim.search.planning.family_bounds import Bounds, FamilyBound
+from roofsim.search.planning.priced import Pricer, Waiting, part_of
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Mapping
 
     from numpy.typing import NDArray
 
+    from roofsim.search.families import Rows
     from roofsim.search.planning.objectives import Goal
+    from roofsim.search.planning.priced import PricedLayouts
     from roofsim.search.planning.space import PlanSpace
     from roofsim.search.resolving import Shared
-    from roofsim.search.stacking import PointBatch
     from roofsim.spec.reading.told_apart import Importer
 
 #: Layouts of one structure that are priced as one array.
 MOST_TOGETHER: Final = 1024
+#: As many are at first, where a limit is being looked for; then twice as many each time.
+FIRST_TOGETHER: Final = 16
 #: Digits of a figure that count.
 _DIGITS: Final = 12
+#: Digits of a bound by which families are ordered: machines must not differ in it.
+_DIGITS_OF_ORDER: Final = 6
 #: Words that what a layer takes alone does not depend on.
 _NOT_OF_LAYERS: Final = (
     "parallel.sharding",
@@ -74,6 +80,25 @@ class Findings:
     top: dict[str, NDArray[Any]] = field(default_factory=best.none)
     front: dict[str, NDArray[Any]] = field(default_factory=best.none)
 
+    def cut_off(self, bounds: NDArray[np.float64]) -> None:
+        """Count layouts that cannot be among the best, as their bounds say."""
+        self.cut += len(bounds)
+        if len(bounds):
+            self.least_cut = min(self.least_cut, float(bounds.min()))
+
+    def take(self, priced: PricedLayouts, goal: Goal, k: int) -> None:
+        """Keep what is the best of layouts that were priced."""
+        self.does_not_fit += int((~priced.fits).sum())
+        figures = {name: rounded(each) for name, each in priced.figures.items()}
+        columns = best.taken({"id": priced.places, **figures}, np.flatnonzero(priced.fits))
+        self.priced += len(columns["id"])
+        kept = goal.holds(columns)
+        self.constrained += int((~kept).sum())
+        columns = best.taken(columns, np.flatnonzero(kept))
+        columns["value"] = goal.value(columns)
+        self.top = best.first(best.joined(self.top, columns), k)
+        self.front = best.front(best.joined(self.front, columns))
+
     def merged(self, other: Findings, k: int) -> Findings:
         """Return what both found; of families that do not overlap, in any order."""
         codes = sorted({*self.refused, *other.refused})
@@ -113,7 +138,10 @@ class Searcher:
     shared: Shared
     k: int = 10
     cuts: bool = True
-    layers: dict[Hashable, Any] = field(default_factory=dict)
+    bounds: Bounds = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", Bounds(self.goal, lambda rows: self._reader().read(rows)))
 
     def search(
         self, words: Mapping[int, int], limit: float = np.inf, first: int = 0, last: int | None = None
@@ -123,72 +151,102 @@ class Searcher:
         if rows is None:
             return findings
         rows = rows.part(np.arange(len(rows))[first:last])
-        reader = PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
-        groups = sorted(
-            self._groups(reader.read(rows), self._of_layers(words)),
-            key=lambda group: (group.bounds.min(), group.piece.places[group.chosen[0]]),
-        )
         findings.considered = len(rows)
-        pricer = Pricer(reader=reader, figures=self.goal.figures, wanted=self.goal.wanted)
-        for group in groups:
-            self._group(findings, pricer, group, limit)
+        pricer = self.pricer()
+        reader, waiting = pricer.reader, self._waiting(findings, pricer.reader, rows, words, limit)
+        search_best(findings, pricer, waiting, self.goal, self.k, limit if self.cuts else None)
         for code, (count, place) in reader.refusals.counted().items():
             findings.refused[code] = count
             findings.examples[code] = place, reader.refusals.text(place) or ""
         return findings
 
-    def _of_layers(self, words: Mapping[int, int]) -> Hashable:
-        """Return the words that what a layer takes depends on."""
-        axes = self.space.grid.axes
-        return tuple(item for item in sorted(words.items()) if ".".join(axes[item[0]].path) not in _NOT_OF_LAYERS)
+    def pricer(self) -> Pricer:
+        """Return what prices layouts of the space."""
+        return Pricer(reader=self._reader(), figures=self.goal.figures, wanted=self.goal.wanted)
 
-    def _groups(self, pieces: Iterator[PointBatch], words: Hashable) -> Iterator[_BoundGroup]:
-        """Yield the layouts of each structure, with what their objective is at least."""
-        bounds = Bounds(self.goal, self.layers)
-        for piece in pieces:
-            if piece.resolved is None:
-                yield _BoundGroup(piece, np.arange(len(piece)), np.zeros(len(piece)))
-                continue
-            least = rounded(bounds.of(piece.resolved, words)) if self.cuts else np.zeros(len(piece))
-            for chosen in by_structure(piece.resolved):
-                order = chosen[np.argsort(least[chosen], kind="stable")]
+    def bound(self, rows: Rows, words: Mapping[int, int]) -> FamilyBound:
+        """Return what is known of layouts of a family before they are resolved."""
+        if not (self.cuts and self.space.trains):
+            return FamilyBound(np.zeros(len(rows)), np.zeros(len(rows), dtype=bool))
+        own, usual = self._of_layers(words)
+        return self.bounds.of(rows, lambda: self.space.rows(usual), own)
+
+    def least(self, words: Mapping[int, int]) -> float:
+        """Return what the objective of the layouts of a family that may fit is at least; 0 where nothing is known."""
+        rows = self.space.rows(words) if self.cuts and self.space.trains else None
+        if rows is None:
+            return 0.0
+        known = self.bound(rows, words)
+        return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
+
+    def _reader(self) -> PieceReader:
+        return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
+
+    def _waiting(
+        self, findings: Findings, reader: PieceReader, rows: Rows, words: Mapping[int, int], limit: float
+    ) -> list[Waiting]:
+        """Return the layouts of each structure that may be among the best, with what their objective is at least."""
+        known = self.bound(rows, words)
+        bounded = rounded(known.least)
+        beyond = ~known.full & (bounded > limit)
+        findings.does_not_fit += int(known.full.sum())
+        findings.cut_off(bounded[beyond])
+        left = np.flatnonzero(~known.full & ~beyond)
+        if not len(left):
+            return []
+        rows, least, waiting = rows.part(left), bounded[left], []
+        for piece in reader.read(rows):
+            bounds = least[rows.places_of(piece.places)]
+            apart = [np.arange(len(piece))] if piece.resolved is None else by_structure(piece.resolved)
+            for chosen in apart:
+                order = chosen[np.argsort(bounds[chosen], kind="stable")]
                 for begin in range(0, len(order), MOST_TOGETHER):
                     some = np.sort(order[begin : begin + MOST_TOGETHER])
-                    yield _BoundGroup(piece, some, least[some])
+                    waiting.append(Waiting(part_of(piece, some), bounds[some]))
+        return waiting
 
-    def _group(self, findings: Findings, pricer: Pricer, group: _BoundGroup, limit: float) -> None:
-        """Price the layouts of a structure that may be among the best."""
-        most = min(limit, best.limit_of(findings.top, self.k)) if self.cuts else np.inf
-        hopeful = group.bounds <= most
-        findings.cut += int((~hopeful).sum())
-        if not hopeful.all():
-            findings.least_cut = min(findings.least_cut, float(group.bounds[~hopeful].min()))
+    def _of_layers(self, words: Mapping[int, int]) -> tuple[Hashable, dict[int, int]]:
+        """Return the words that what a layer takes depends on, and the family that has these and else the first of each."""
+        axes = self.space.grid.axes
+        others = {place: ".".join(axes[place].path) in _NOT_OF_LAYERS for place in words}
+        own = tuple(item for item in sorted(words.items()) if not others[item[0]])
+        return own, {place: 0 if others[place] else value for place, value in words.items()}
+
+
+def search_best(
+    findings: Findings, pricer: Pricer, waiting: list[Waiting], goal: Goal, k: int, limit: float | None
+) -> None:
+    """Work through layouts, those with the least bounds first, until the others cannot be among the best k.
+
+    None as the `limit` of the objective: all are worked out.
+    """
+    queue = [(*each.rank, number, each) for number, each in enumerate(waiting)]
+    heapify(queue)
+    number, size = len(queue), FIRST_TOGETHER if limit is not None else MOST_TOGETHER
+    while queue:
+        *_, part = heappop(queue)
+        most = np.inf if limit is None else min(limit, best.limit_of(findings.top, k))
+        hopeful = part.bounds <= most
+        findings.cut_off(part.bounds[~hopeful])
         if not hopeful.any():
-            return
-        for priced in pricer.price(part_of(group.piece, group.chosen[hopeful])):
+            continue
+        part = part.part(np.flatnonzero(hopeful))
+        if part.memory is None:
+            priced, more = pricer.held(part)
+        else:
+            order = np.argsort(part.bounds, kind="stable")
+            priced, more = pricer.timed(part.part(np.sort(order[:size])))
+            more += [part.part(np.sort(order[size:]))] if len(part) > size else []
+            size = min(2 * size, MOST_TOGETHER)
             findings.structures += 1
-            findings.does_not_fit += int((~priced.fits).sum())
-            columns = {"id": priced.places, **{name: rounded(each) for name, each in priced.figures.items()}}
-            columns = best.taken(columns, np.flatnonzero(priced.fits))
-            findings.priced += len(columns["id"])
-            kept = self.goal.holds(columns)
-            findings.constrained += int((~kept).sum())
-            columns = best.taken(columns, np.flatnonzero(kept))
-            columns["value"] = self.goal.value(columns)
-            findings.top = best.first(best.joined(findings.top, columns), self.k)
-            findings.front = best.front(best.joined(findings.front, columns))
+        for layouts in priced:
+            findings.take(layouts, goal, k)
+        for left in more:
+            heappush(queue, (*left.rank, number, left))
+            number += 1
 
 
-@dataclass(frozen=True)
-class _BoundGroup:
-    """Layouts of one structure: which of a piece, and what the objective of each is at least."""
-
-    piece: PointBatch
-    chosen: NDArray[Any]
-    bounds: NDArray[np.float64]
-
-
-def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def rounded(values: NDArray[np.float64], digits: int = _DIGITS) -> NDArray[np.float64]:
     """Return figures to 12 significant digits: whether they were worked out alone or as arrays must decide nothing.
 
     >>> rounded(np.array([1.2345678901234567, 0.0, np.inf])).tolist()
@@ -196,6 +254,6 @@ def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     known = np.isfinite(values) & (values != 0.0)
     size = np.where(known, np.abs(np.where(known, values, 1.0)), 1.0)
-    scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(size)))
+    scale = 10.0 ** (digits - 1 - np.floor(np.log10(size)))
     exact: NDArray[np.float64] = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, values)
     return exact

@@ -30,6 +30,15 @@ class Variant(Strict):
     sources: dict[str, str] = Field(default_factory=dict)
 
 
+class Leaner(Strict):
+    """What an engine's users ask for to keep less in training: `roofsim fit` tries it where a step does not fit."""
+
+    variants: tuple[str, ...] = Field(default=(), description="Names of the engine's variants.")
+    roles: dict[Literal["attention", "parameters"], Literal["fp8"]] = Field(
+        default_factory=dict, description="Roles of workload.precision beside narrow products -> type."
+    )
+
+
 class Releases(Strict):
     """What an engine's file says of its versions; a part of `Engine`."""
 
@@ -46,6 +55,7 @@ class Releases(Strict):
         default_factory=dict,
         description="Precision -> the variant that runs it where a scenario names none: the engine has its own code for that type.",
     )
+    leaner: Leaner = Field(default=Leaner(), description="What its users ask for to keep less in training.")
     library_date: Literal["own", "release"] = Field(
         default="own",
         description="release: its kernels are those of libraries of its own date (frameworks), so that a version or date states "
@@ -60,9 +70,12 @@ class Releases(Strict):
         known = [decimal_year(when) for when in self.releases.values()]
         if known != sorted(known):
             raise ValueError("releases must be listed from the oldest to the newest")
-        lacking = sorted(set(self.precision_variants.values()) - set(self.variants))
-        if lacking:
-            raise ValueError(f"precision_variants names variants that there are not: {', '.join(lacking)}")
+        for name, named in (
+            ("precision_variants", self.precision_variants.values()), ("leaner.variants", self.leaner.variants)
+        ):  # fmt: skip
+            lacking = sorted(set(named) - set(self.variants))
+            if lacking:
+                raise ValueError(f"{name} names variants that there are not: {', '.join(lacking)}")
         return self
 
     def changed_facts(self) -> list[dict[str, Any]]:
@@ -73,5 +86,5 @@ class Releases(Strict):
 #: Fields of an engine that are no facts: neither a scenario nor a version changes them.
 NO_FACTS: Final = (
     "schema_version", "name", "description", "aliases", "sources", "notes", "versions", "variants", "releases", "library_date",
-    "precision_variants", "hands_over", "layouts", "families",
+    "precision_variants", "hands_over", "layouts", "families", "leaner",
 )  # fmt: skip
