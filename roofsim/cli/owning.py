@@ -75,8 +75,13 @@ def rent_or_buy(
     from roofsim.decide.owning import owning_document
 
     assume = {
-        "power_price": power_price, "pue": pue, "hosting": hosting, "years": years, "utilisation": utilisation, "resale": resale,
-    }  # fmt: skip
+        "power_price": power_price,
+        "pue": pue,
+        "hosting": hosting,
+        "years": years,
+        "utilisation": utilisation,
+        "resale": resale,
+    }
     document = document_of(scenario, overrides)
     answer = owning_document(document, purchase=purchase, rent=rent, against=against, assume=assume)
     if json:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
 from roofsim.api import answer, import_model
 from roofsim.decide.assumptions import assumption, read_number
+from roofsim.decide.lowest import lowest_price, price_of
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
-from roofsim.spec.hardware.price import Quote
-from roofsim.spec.hardware.schema import Gpu
-from roofsim.spec.prices import own_now
-from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import load_scenario, with_override
 from roofsim.spec.settle.cards import read_cards
 
@@ -36,9 +32,13 @@ MOST: Final = 1024
 #: Times as many GPUs on which larger models are tried.
 _MORE: Final = 4
 _FIGURES: Final = (
-    "step_time", "step_time_interval", "throughput.tokens_per_second", "throughput.samples_per_second", "memory.fits",
+    "step_time",
+    "step_time_interval",
+    "throughput.tokens_per_second",
+    "throughput.samples_per_second",
+    "memory.fits",
     "parameters.total",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ def budget_document(
     """Return what a budget buys; see `budget`."""
     money, time = read_number(usd, "--usd"), read_number(days, "--days")
     names = _names(cards)
-    priced = [name for name in names if _price(name) is not None]
+    priced = [name for name in names if price_of(name) is not None]
     refused = {name: "no price of an hour is known" for name in names if name not in priced}
     rows = _rows(document, priced, _counts(priced, money, most))
     if not rows:
@@ -233,43 +233,11 @@ def _names(cards: Iterable[str] | str | None) -> list[str]:
     return list(dict.fromkeys(entry.name for entry in entries))
 
 
-@cache
-def _price_of(name: str, own: str) -> tuple[float, str] | None:
-    del own  # prices of the user that are in force
-    gpu = validate(Gpu, catalog.load("gpu", name))
-    hourly = [offer for offer in gpu.price.offers if offer.per == "hour"]
-    stated = [offer for offer in hourly if offer.kind == "own"][:1]
-    listed = [offer for offer in hourly if offer.kind == "list" and not offer.old]
-    offered = [offer for offer in hourly if not offer.old]
-    cheapest = min(stated or listed or offered or hourly, key=lambda offer: offer.middle, default=None)
-    if cheapest is None:
-        return None
-    quote = Quote(
-        per_gpu=cheapest.middle,
-        date=cheapest.date,
-        kind=cheapest.kind,
-        seller=cheapest.seller,
-        region=cheapest.region,
-        old=cheapest.old,
-    )
-    return cheapest.middle, quote.words()
-
-
-def _price(name: str) -> tuple[float, str] | None:
-    """Return the lowest price of an hour and whose it is: the user's own, else of clouds, else of offers."""
-    return _price_of(name, own_now())
-
-
-def _cost(name: str) -> float:
-    price = _price(name)
-    return math.inf if price is None else price[0]
-
-
 def _counts(names: Sequence[str], usd: float, most: int) -> dict[str, list[int]]:
     """Return card -> powers of two that the money rents for a day at least; one GPU in any case."""
     counts = {}
     for name in names:
-        affordable = max(1.0, usd / (_HOURS * _cost(name)))
+        affordable = max(1.0, usd / (_HOURS * lowest_price(name)))
         counts[name] = [2**power for power in range(int(math.log2(max(most, 1))) + 1) if 2**power <= affordable]
     return counts
 
@@ -331,7 +299,7 @@ def _best_of_each(
 
 
 def _bought(row: Mapping[str, Any], usd: float, days: float, counted: str) -> Bought:
-    price = _price(row["hardware.gpu"])
+    price = price_of(row["hardware.gpu"])
     assert price is not None
     rate, hourly = float(row[f"throughput.{counted}_per_second"]), price[0] * int(row["hardware.gpus"])
     affordable = usd / hourly / _HOURS

@@ -75,8 +75,13 @@ class PowerCurve(Printed):
         """Return plain data."""
         rows = [one.to_dict() for one in self.rows]
         return {
-            "schema": SCHEMA, "gpu": self.gpu, "gpus": self.gpus, "unit": self.unit, "best": self.best.to_dict(), "limits": rows,
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "gpu": self.gpu,
+            "gpus": self.gpus,
+            "unit": self.unit,
+            "best": self.best.to_dict(),
+            "limits": rows,
+        }
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each limit."""

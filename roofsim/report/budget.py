@@ -25,10 +25,16 @@ def print_budget(console: Console, answer: Budget) -> None:
     console.print(Text(sentence(answer), style="bold"))
     table = Grid(
         [
-            text("card"), number("GPUs"), number(answer.counted), text("80 % interval"), number("days"), number("USD"),
-            number(f"USD/M {answer.counted}"), text("price"),
+            text("card"),
+            number("GPUs"),
+            number(answer.counted),
+            text("80 % interval"),
+            number("days"),
+            number("USD"),
+            number(f"USD/M {answer.counted}"),
+            text("price"),
         ]
-    )  # fmt: skip
+    )
     for one in answer.cards[:_MOST]:
         table.add(
             one.gpu,

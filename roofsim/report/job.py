@@ -34,6 +34,12 @@ def print_job(console: Console, job: JobCost) -> None:
         console.print(Text(line))
 
 
+def sentence(job: JobCost) -> str:
+    """Return the answer in a sentence."""
+    usd = "" if job.usd is None else f", {figure(job.usd[1])} USD"
+    return f"{work_words(job.work)}: {figure(job.days[1])} days{usd} on {job.gpus} x {job.gpu}."
+
+
 def print_jobs(console: Console, jobs: Sequence[JobCost]) -> None:
     """Print the same work on several cards or layouts, one a line."""
     if not jobs:

@@ -21,10 +21,15 @@ def print_power(console: Console, curve: PowerCurve) -> None:
     console.print(Text(sentence(curve), style="bold"))
     table = Grid(
         [
-            number("limit"), number("drawn"), number("step"), number(f"{curve.unit}/s"), number("speed"),
-            number(f"{curve.unit}/J"), text(""),
+            number("limit"),
+            number("drawn"),
+            number("step"),
+            number(f"{curve.unit}/s"),
+            number("speed"),
+            number(f"{curve.unit}/J"),
+            text(""),
         ]
-    )  # fmt: skip
+    )
     for one in curve.rows:
         mark = ("best per joule" if one is curve.best else "") + ("" if one.measured else " below what was measured")
         table.add(

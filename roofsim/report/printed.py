@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.verdicts import DOES_NOT_FIT, FITS, TIGHT
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
     from roofsim.decide.advise import Advised
-    from roofsim.decide.budget import Budget
     from roofsim.decide.check import Check
-    from roofsim.decide.long_job import JobCost
     from roofsim.decide.need import Need
-    from roofsim.decide.owning import Owning
-    from roofsim.decide.power import PowerCurve
     from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.planning.answer import Plan
@@ -183,28 +180,14 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
     print_sweep(console, answer)
 
 
-def _show_owning(answer: Owning, console: Console) -> None:
-    from roofsim.report.owning import print_owning
-
-    print_owning(console, answer)
-
-
-def _show_power(answer: PowerCurve, console: Console) -> None:
-    from roofsim.report.power import print_power
-
-    print_power(console, answer)
+def _printed_by(module: str, name: str) -> Callable[[Any, Console], None]:
+    """Return what prints an answer by a function of another module of this room."""
+    return lambda answer, console: getattr(import_module(f"roofsim.report.{module}"), name)(console, answer)
 
 
-def _show_budget(answer: Budget, console: Console) -> None:
-    from roofsim.report.budget import print_budget
-
-    print_budget(console, answer)
-
-
-def _show_job(answer: JobCost, console: Console) -> None:
-    from roofsim.report.job import print_job
-
-    print_job(console, answer)
+def _said_by(module: str) -> Callable[[Any], str]:
+    """Return what says an answer in a sentence, of another module of this room."""
+    return lambda answer: str(import_module(f"roofsim.report.{module}").sentence(answer))
 
 
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
@@ -212,7 +195,8 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
     "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice, "Check": _show_check,
-    "JobCost": _show_job, "Budget": _show_budget, "Owning": _show_owning, "PowerCurve": _show_power,
+    "JobCost": _printed_by("job", "print_job"), "Budget": _printed_by("budget", "print_budget"),
+    "Owning": _printed_by("owning", "print_owning"), "PowerCurve": _printed_by("power", "print_power"),
 }  # fmt: skip
 
 
@@ -322,29 +306,6 @@ def _line_of_table(answer: Table) -> str:
     return f"{answer.title}: {words.count(len(answer.rows))} rows"
 
 
-def _line_of_job(answer: JobCost) -> str:
-    usd = "" if answer.usd is None else f", {answer.usd[1]:,.0f} USD"
-    return f"{answer.days[1]:.3g} days{usd} on {answer.gpus} x {answer.gpu}"
-
-
-def _line_of_budget(answer: Budget) -> str:
-    from roofsim.report.budget import sentence
-
-    return sentence(answer)
-
-
-def _line_of_owning(answer: Owning) -> str:
-    from roofsim.report.owning import sentence
-
-    return sentence(answer)
-
-
-def _line_of_power(answer: PowerCurve) -> str:
-    from roofsim.report.power import sentence
-
-    return sentence(answer)
-
-
 _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Result": _line_of_result,
     "Served": _line_of_served,
@@ -359,10 +320,10 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "WhatIf": _line_of_whatif,
     "Need": _line_of_need,
     "Advised": _line_of_advice,
-    "JobCost": _line_of_job,
-    "Budget": _line_of_budget,
-    "Owning": _line_of_owning,
-    "PowerCurve": _line_of_power,
+    "JobCost": _said_by("job"),
+    "Budget": _said_by("budget"),
+    "Owning": _said_by("owning"),
+    "PowerCurve": _said_by("power"),
     "Check": _line_of_check,
 }
 
