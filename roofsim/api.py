@@ -181,6 +181,8 @@ def serve(
     ttft: float | str | None = None,
     tpot: float | str | None = None,
     percentile: float | None = None,
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    top: int = 10,
     simulated: bool = False,
     **overrides: Any,
 ) -> Any:
@@ -197,12 +199,15 @@ def serve(
         Bounds on the time to the first token and per token behind it (``"500ms"``, or seconds), and the percent of the requests
         for which each must hold (90, if left out). The answer is then for the server that keeps them: as many replicas as
         ``workload.request_rate`` needs, or, without one, for the largest rate (``answer.sized``).
+    axes, top
+        With bounds: key of the scenario -> values (``{"gpu": ["h100", "h200"], "parallel.tensor": [1, 2, 4]}``; keywords may be
+        lists as well). The answer is then the cheapest servers that keep the bounds, and how many of them.
     simulated
         Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
     Returns
     -------
-    Served or ServedPasses
+    Served, ServedPasses or ServerChoices
         Of a model that generates tokens, or answers in one pass. Latencies in seconds, rates in requests and tokens per second,
         memory in bytes per GPU, costs in dollars.
 
@@ -215,6 +220,14 @@ def serve(
     from roofsim.serve.target import read_target
 
     target = read_target(ttft, tpot, percentile)
+    if target is not None:
+        from roofsim.search.serving.asked import split_keywords
+
+        overrides, several = split_keywords(overrides, axes)
+        if several:
+            from roofsim.search.serving.search import search_servers
+
+            return search_servers(load_scenario(scenario, overrides), several, target, resolve_document, k=top)
     return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated, target=target)
 
 

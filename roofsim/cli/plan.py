@@ -11,6 +11,7 @@ from roofsim.cli.flags import Choice, Csv, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.servers import Percentile, Tpot, Ttft, of_one_server, print_choices
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
 
@@ -136,6 +137,9 @@ def plan(
     resume: Resume = None,
     block: Block = None,
     merge: Merge = None,
+    ttft: Ttft = None,
+    tpot: Tpot = None,
+    percentile: Percentile = None,
     emit: Emit = None,
     html: Html = None,
     json: Json = False,
@@ -144,16 +148,26 @@ def plan(
 ) -> None:
     """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
     from roofsim.cli.progress import SearchBar
-    from roofsim.plans import planning_tools
+    from roofsim.plans import plan_servers, planning_tools
     from roofsim.report.plan import amount
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.plan import nothing_possible, part_asked, plan_asked
     from roofsim.search.planning.running import Spread, read_share
     from roofsim.search.written_axes import read_written_axes
+    from roofsim.serve.target import read_target
 
     checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
+    if (target := read_target(ttft, tpot, percentile, shown="--")) is not None:
+        steps = {
+            "--robust": robust, "--scheduler": scheduler, "--resume": resume, "--block": block, "--merge": merge, "--emit": emit,
+            "--html": html,
+        }  # fmt: skip
+        of_one_server(steps)
+        choices = plan_servers(document_of(scenario, overrides), asked, target, k=top, cuts=not exhaustive)
+        print_choices(choices, json=json, csv=csv)
+        return
     share = None if block is None else read_share(block)
     if share is not None and resume is None:
         hint = "For example --block 3/10 --resume results, and in the end --merge results."

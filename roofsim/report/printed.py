@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from roofsim.decide.whatif import WhatIf
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.planning.answer import Plan
+    from roofsim.search.serving.answer import ServerChoices
     from roofsim.search.table import SweepTable
     from roofsim.serve.one_pass.served import ServedPasses
     from roofsim.serve.served import Served
@@ -149,6 +150,12 @@ def _show_plan(answer: Plan, console: Console) -> None:
     print_plan(console, answer)
 
 
+def _show_servers(answer: ServerChoices, console: Console) -> None:
+    from roofsim.report.servers import print_servers
+
+    print_servers(console, answer)
+
+
 def _show_whatif(answer: WhatIf, console: Console) -> None:
     from roofsim.report.whatif import print_whatif
 
@@ -183,7 +190,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
-    "Need": _show_need, "Plan": _show_plan, "Advised": _show_advice, "Check": _show_check,
+    "Need": _show_need, "Plan": _show_plan, "ServerChoices": _show_servers, "Advised": _show_advice, "Check": _show_check,
 }  # fmt: skip
 
 
@@ -261,6 +268,12 @@ def _line_of_plan(answer: Plan) -> str:
     return headline(answer)
 
 
+def _line_of_servers(answer: ServerChoices) -> str:
+    from roofsim.report.servers import headline
+
+    return headline(answer)
+
+
 def _line_of_whatif(answer: WhatIf) -> str:
     from roofsim.report.whatif import sentences
 
@@ -304,6 +317,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Table": _line_of_table,
     "SweepTable": _line_of_sweep,
     "Plan": _line_of_plan,
+    "ServerChoices": _line_of_servers,
     "WhatIf": _line_of_whatif,
     "Need": _line_of_need,
     "Advised": _line_of_advice,
