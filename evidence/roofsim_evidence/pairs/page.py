@@ -38,13 +38,13 @@ def page() -> DocsPage:
         shipped=cards_table(cards[SHIPPED]),
         without_card=cards_table(cards[WITHOUT_CARD]),
         wrong=_wrong(cards[SHIPPED]),
-        every=", ".join(f"every {_ORDINALS.get(every, f'{every}th')} run of {name}" for name, every in EVERY.items()),
+        every=", ".join(f"every {_ORDINALS[every]}run of {name}" for name, every in EVERY.items()),
         batches=batches_table(sizes),
     )
     return DocsPage(path=PATH, text=text)
 
 
-_ORDINALS: Final = {1: "single", 2: "second", 3: "third"}
+_ORDINALS: Final = {1: "", 3: "third ", 8: "eighth "}
 
 
 def agreement(pairs: Sequence[CardPair]) -> float:
