@@ -147,7 +147,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/purchases.py": {"_MORE", "_WORTH"},
     "decide/need.py": {"MULTIPLES"},
     "decide/target.py": {"_DAY"},
-    "decide/resources.py": {"_CUTS", "_GRID", "_MOST_STRIDES", "_ROUNDS", "_STRIDE", "_WORTH"},
+    "decide/resources.py": {"_CUTS", "_GRID", "_MOST_STRIDES", "_ROUNDED", "_ROUNDS", "_STRIDE", "_WORTH"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING", 4},
