@@ -172,7 +172,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/layer_costs.py": {"DEPTHS"},
     "search/planning/plan.py": {"plan_asked(k)"},
     "search/planning/robustness.py": {"CANDIDATES", "WIDEST", "_POINTS"},
-    "search/planning/search.py": {"FIRST_TOGETHER", "MOST_TOGETHER", "Searcher.k", "_DIGITS", "_DIGITS_OF_ORDER"},
+    "search/planning/search.py": {"FIRST_TOGETHER", "MOST_TOGETHER", "REPLAYED_FROM", "Searcher.k", "_DIGITS", "_DIGITS_OF_ORDER"},
     "search/planning/space.py": {"ALONE", "BATCHES", "_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/planning/winners.py": {"MOST_FRONT"},
     "search/planning/workers.py": {"_STARTS", "_WAITING"},

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.errors import Place, SpecError
 from roofsim.search.planning import best
+from roofsim.search.planning import search as searching
 from roofsim.search.planning.asked import read_gpus
 from roofsim.search.planning.objectives import OBJECTIVES, read_constraints
 from roofsim.search.planning.priced import part_of
@@ -73,6 +74,25 @@ def test_cutting_leaves_the_best_as_they_are(plans):
     assert whole.cut == 0
     assert cut.considered == whole.considered
     assert cut.lower_bound == whole.lower_bound == pytest.approx(cut.best.step_time)
+
+
+def test_a_replayed_search_finds_what_arrays_find(monkeypatch):
+    axes = FEW | {"workload.recompute": ["none"], "parallel.sharding": ["optimizer"], "parallel.context": [1]}
+    fixed = ["parallel.account_for_embedding", "parallel.account_for_loss"]
+    whole = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
+    monkeypatch.setattr(searching, "REPLAYED_FROM", 1)
+    replayed = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
+    assert [one.id for one in replayed.top] == [one.id for one in whole.top]
+    assert (replayed.priced, replayed.does_not_fit, replayed.refused) == (
+        whole.priced,
+        whole.does_not_fit,
+        whole.refused,
+    )
+    assert replayed.structures == 0 < whole.structures
+    for one, other in zip(replayed.front, whole.front, strict=True):
+        assert one.step_time == pytest.approx(other.step_time, rel=1e-9)
+        assert one.memory == pytest.approx(other.memory, rel=1e-9)
+        assert one.cost == pytest.approx(other.cost, rel=1e-9)
 
 
 def test_every_layout_is_accounted_for(plans):

@@ -151,11 +151,8 @@ class PlanSpace:
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
         numbers, tables, grid = self._numbers(), tables_of(self.grid), self.grid
-        joined = self._layouts()
+        joined = self._crossed()
         joined = joined.kept(self._of_words(joined, words))
-        others = self._others()
-        for place in others:
-            joined = joined.crossed(_key(grid.axes[place]), list(range(len(grid.axes[place].values))))
         if not len(joined):
             return None
         index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
@@ -170,6 +167,7 @@ class PlanSpace:
         family = ScenarioFamily(document, grid, numbers, tables)
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
 
+    @remembered
     def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
         return numbers_of(self.document, self.grid)
 
@@ -177,6 +175,15 @@ class PlanSpace:
         """Return the axes of numbers that are none of a layout's: each value of them goes with each layout."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
         return [place for place in inner if _key(self.grid.axes[place]) not in _FIELD_OF]
+
+    @remembered
+    def _crossed(self) -> Joined:
+        """Return the layouts whose numbers go together, with each value of the other axes of numbers."""
+        joined = self._layouts()
+        for place in self._others():
+            axis = self.grid.axes[place]
+            joined = joined.crossed(_key(axis), list(range(len(axis.values))))
+        return joined
 
     @remembered
     def _layouts(self) -> Joined:
