@@ -48,6 +48,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/money.py": {"HOURS_PER_MONTH", "SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
+    "decide/assumptions.py": {"_SUFFIXES"},
+    "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS"},
+    "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
+    "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
+    "decide/power.py": {"_LIMITS"},
+    "report/budget.py": {"_MOST", "_REFUSED"},
     # how far limits of power were tried
     "spec/settle/held.py": {"MEASURED", "LEAST"},
     "spec/price_file.py": {"_MOST"},
