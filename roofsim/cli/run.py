@@ -39,7 +39,7 @@ def run(
     checked_path(trace, ".json")
     checked_report(html)
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
-    evaluation = evaluated(document, [], with_curve=plot is not None or html is not None)
+    evaluation = evaluated(document, [], with_curve=any(path is not None for path in (plot, html, trace)))
     result = answer(evaluation)
     if emit is not None:
         from roofsim.importers.launch.write import launch_command

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES
 from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, WAITS, Span
 from roofsim.cost.host.copies import RESOURCES, host_path
+from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.cost.links.communication import FREE
 from roofsim.cost.scales import Scales
 from roofsim.evaluate import messages_of
@@ -217,9 +218,26 @@ class Writer:
             yield self._beside(HOST, name, "host", seconds, 1.0, {"micro_batch": index})
         elif op.kind is not Kind.VIEW:
             seconds = part.over(cost.lasting(part.stretch) * op.share)
-            facts = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
+            facts = {
+                "micro_batch": index,
+                "class": str(op.group),
+                "layer": op.layer,
+                **self._amounts(part, cost, seconds),
+            }
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
             self.now += seconds
+
+    def _amounts(self, part: Part, cost: OpCost, seconds: float) -> dict[str, Any]:
+        """Return what one run of an op computes and moves, what bounds it, and the watts that it draws by its own energy."""
+        op, power = cost.op, self.evaluation.device.power
+        flops = part.over(op.executed_flops() * op.share)
+        moved = part.over((op.bytes_read() + op.bytes_written()) * op.share)
+        facts: dict[str, Any] = {"flops": flops, "bytes": moved, "intensity": flops / moved if moved else None}
+        facts["bound"] = max(BOUNDS, key=lambda name: part.over(getattr(cost, name)))
+        if power is not None and seconds > 0.0:
+            held = part.over(cost.held) > 0.0  # by its own power: it draws all that the card may
+            facts["watts"] = float(power) * (1.0 if held else min(part.over(cost.drawn * op.share) / seconds, 1.0))
+        return facts
 
     def _beside(
         self,
