@@ -1,8 +1,8 @@
 """Write a timeline as a trace that chrome://tracing and ui.perfetto.dev open.
 
 The format is Chrome's Trace Event Format (JSON object form): complete events (``ph: X``) with microseconds in ``ts`` and ``dur``,
-nested where one holds others (pass, layer, op); counters (``ph: C``); flows from what hands data to a collective to what waits for it
-(``ph: s`` and ``f``); metadata events (``ph: M``) that name and order processes and threads.
+nested where one holds others (pass, layer, op); counters (``ph: C``); flows from what hands data to a collective to what waits for
+it (``ph: s`` and ``f``); metadata events (``ph: M``) that name and order processes and threads.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _nests(ops: list[Span]) -> Iterator[dict[str, Any]]:
 
 def _layer(span: Span) -> str:
     """Return the layer of an op, with its number where it repeats."""
-    _, bracket, number = span.name.rpartition("[")
-    return f"{span.facts['layer']}{bracket}{number}" if bracket else str(span.facts["layer"])
+    layer, repeat = span.facts["layer"], span.facts["repeat"]
+    return str(layer) if repeat is None else f"{layer}[{repeat}]"
 
 
 def _around(name: str, category: str, spans: list[Span]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def test_slices_of_a_thread_nest_or_follow_one_another(tensor):
     for event in slices(tensor[2]):
         threads[event["pid"], event["tid"]].append(event)
     for events in threads.values():
-        open_until = []
+        open_until: list[float] = []
         for event in events:  # as a viewer reads them: those that begin first, of these the longest
             while open_until and open_until[-1] <= event["ts"] + 1e-6:
                 open_until.pop()

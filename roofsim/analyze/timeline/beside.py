@@ -42,7 +42,7 @@ def _memory(evaluation: Evaluation, spans: list[Span]) -> Levels:
     begins: dict[tuple[str, str], list[float]] = defaultdict(list)
     for span in spans:
         if span.stream == COMPUTE:
-            begins[span.name.partition("[")[0], span.kind].append(span.start)
+            begins[span.facts.get("op", ""), span.kind].append(span.start)
     taken: dict[tuple[str, str], int] = defaultdict(int)
     levels: Levels = []
     now = 0.0

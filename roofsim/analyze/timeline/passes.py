@@ -179,8 +179,8 @@ class Writer:
         """Write the ops of a pass that takes so many seconds."""
         begin = self.now
         spans: list[Span] = []
-        for name, cost in _written(costs):
-            spans += self._op(part, name, cost, shares, index)
+        for repeat, cost in _written(costs):
+            spans += self._op(part, repeat, cost, shares, index)
         took = self.now - begin
         pace = lasts / took if took > 0.0 else 1.0
         for span in spans:  # ends move apart, a kernel waits for its launch; what it takes stays
@@ -191,8 +191,9 @@ class Writer:
         self.now = begin + lasts
         self.free = {stream: min(at, self.now) for stream, at in self.free.items()}
 
-    def _op(self, part: Part, name: str, cost: OpCost, shares: _Shares, index: int) -> Iterator[Span]:
+    def _op(self, part: Part, repeat: int | None, cost: OpCost, shares: _Shares, index: int) -> Iterator[Span]:
         op = cost.op
+        name = op.name if repeat is None else f"{op.name}[{repeat}]"
         phase = str(op.phase)
         if isinstance(op, Collective):
             share, seconds = shares.collectives.get((phase, op.group_of)), self._collective(part, op)
@@ -222,6 +223,8 @@ class Writer:
                 "micro_batch": index,
                 "class": str(op.group),
                 "layer": op.layer,
+                "op": op.name,
+                "repeat": repeat,
                 **self._amounts(part, cost, seconds),
             }
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
@@ -337,8 +340,8 @@ def _way(phase: str) -> str:
     return str(Phase.BACKWARD) if phase == Phase.RECOMPUTE else phase
 
 
-def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
-    """Iterate over ops in program order, each block as often as it repeats."""
+def _written(costs: list[OpCost]) -> Iterator[tuple[int | None, OpCost]]:
+    """Iterate over ops in program order, each block as often as it repeats, with the number of the repetition."""
     start = 0
     while start < len(costs):
         block = costs[start].op.block
@@ -347,9 +350,8 @@ def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
             stop += 1
         times = 1 if block is None else max(round(float(np.mean(block.repeat))), 1)
         for index in range(times):
-            suffix = "" if block is None else f"[{index}]"
             for cost in costs[start:stop]:
-                yield f"{cost.op.name}{suffix}", cost
+                yield None if block is None else index, cost
         start = stop
 
 
