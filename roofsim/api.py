@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.distance import spread
@@ -12,14 +12,14 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.networks import networks_of
 from roofsim.analyze.provenance import provenance
-from roofsim.analyze.result import Result, plain
+from roofsim.analyze.result import Result
+from roofsim.analyze.stated import scenario_of
 from roofsim.analyze.throughput import tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.warnings_of_results import warnings_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, exactly, real
-from roofsim.spec import catalog
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
@@ -181,6 +181,8 @@ def serve(
     ttft: float | str | None = None,
     tpot: float | str | None = None,
     percentile: float | None = None,
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    top: int = 10,
     simulated: bool = False,
     **overrides: Any,
 ) -> Any:
@@ -197,12 +199,15 @@ def serve(
         Bounds on the time to the first token and per token behind it (``"500ms"``, or seconds), and the percent of the requests
         for which each must hold (90, if left out). The answer is then for the server that keeps them: as many replicas as
         ``workload.request_rate`` needs, or, without one, for the largest rate (``answer.sized``).
+    axes, top
+        With bounds: key of the scenario -> values (``{"gpu": ["h100", "h200"], "parallel.tensor": [1, 2, 4]}``; keywords may be
+        lists as well). The answer is then the cheapest servers that keep the bounds, and how many of them.
     simulated
         Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
     Returns
     -------
-    Served or ServedPasses
+    Served, ServedPasses or ServerChoices
         Of a model that generates tokens, or answers in one pass. Latencies in seconds, rates in requests and tokens per second,
         memory in bytes per GPU, costs in dollars.
 
@@ -215,6 +220,14 @@ def serve(
     from roofsim.serve.target import read_target
 
     target = read_target(ttft, tpot, percentile)
+    if target is not None:
+        from roofsim.search.serving.asked import split_keywords
+
+        overrides, several = split_keywords(overrides, axes)
+        if several:
+            from roofsim.search.serving.search import search_servers
+
+            return search_servers(load_scenario(scenario, overrides), several, target, resolve_document, k=top)
     return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated, target=target)
 
 
@@ -287,62 +300,6 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
 
 def _assumed(resolved: Resolved) -> list[dict[str, Any]]:
     return [{"what": "assumed", "value": text, "source": "not stated in the scenario"} for text in resolved.assumed]
-
-
-def scenario_of(resolved: Resolved) -> dict[str, Any]:
-    """Return the scenario as resolved, defaults included, as plain data."""
-    precision = resolved.precision
-    roles = (
-        "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
-        "weights", "operands", "attention", "autocast",
-    )  # fmt: skip
-    workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
-    workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
-    workload["engine"] = resolved.workload.engine
-    workload["attention"] = resolved.engine.attention.implementation
-    workload["memory_format"] = resolved.engine.convolution.memory_format
-    facts = resolved.engine.facts()
-    hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
-    result: dict[str, Any] = plain(
-        {
-            "units": "SI",
-            "model": resolved.model.completed().model_dump(exclude=hidden),
-            "workload": workload | {"engine_facts": facts},
-            "parallel": resolved.parallel.model_dump(),
-            "hardware": {
-                **_stated_hardware(resolved),
-                "gpus": resolved.gpus,
-                "override": resolved.override,
-                **_of_runs(resolved),
-            },
-        }
-    )
-    return result
-
-
-#: Keys of the hardware section that a result repeats where they are stated.
-_LIMITS: Final = ("calibration", "power_limit", "clock_limit")
-
-
-def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
-    """Return card, node and overlay so that they are found again: by name, or as the scenario describes them.
-
-    A host that stands for several cards which nobody sells in one is left out: it follows from their number.
-    """
-    choice, system = resolved.choice, resolved.system.name
-    described = system if catalog.has("system", system) else choice.system
-    return {
-        "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
-        "system": choice.system if isinstance(choice.system, dict) else described,
-        **{key: getattr(choice, key) for key in _LIMITS if getattr(choice, key) is not None},
-    }
-
-
-def _of_runs(resolved: Resolved) -> dict[str, float]:
-    """Return what the scenario says of failures and stragglers."""
-    stated = resolved.reliability
-    failures = {} if stated.mtbf is None else {"mtbf": stated.mtbf, "restart": stated.restart}
-    return failures | ({"jitter": stated.jitter} if stated.jitter else {})
 
 
 def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:

@@ -13,6 +13,7 @@ from roofsim.cli.flags import PICTURES, Dark, FromLaunch, Html, Json, ScenarioOr
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, asked_for, checked_path, console, document_of, write_text
+from roofsim.cli.servers import Percentile, Tpot, Ttft
 from roofsim.cli.words import Option
 from roofsim.spec import usual
 
@@ -28,29 +29,23 @@ Plot = Annotated[
 Simulate = Annotated[
     bool, Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
 ]
-Ttft = Annotated[
-    str | None,
+AxisTexts = Annotated[
+    list[str] | None,
     Option(
-        "--ttft",
-        metavar="TIME",
+        "--axis",
+        metavar="KEY=VALUES",
         panel="Target",
-        help="Size the server so that the first token comes within this time: 500ms. The answer is the largest rate that keeps it, "
-        "and the replicas that --request-rate needs.",
+        help="With a bound: try each of these servers, for the cheapest that keeps it: gpu=h100,h200, workload.precision=bf16,fp8, "
+        "parallel.tensor=1..8:x2. Other flags take several values too: --gpu h100,h200 --tensor 1,2,4. May be repeated.",
     ),
 ]
-Tpot = Annotated[
-    str | None,
-    Option("--tpot", metavar="TIME", panel="Target", help="Size it so that tokens come within this time each: 50ms."),
+Top = Annotated[
+    int,
+    Option("--top", minimum=1, metavar="N", panel="Target", help="How many of the servers that were tried to show."),
 ]
-Percentile = Annotated[
-    str | None,
-    Option(
-        "--percentile",
-        metavar="N",
-        panel="Target",
-        help="Percent of the requests for which each bound must hold. [default: 90]",
-        show_default=False,
-    ),
+Exhaustive = Annotated[
+    bool,
+    Option("--exhaustive", panel="Target", help="Size every server that fits; leave none out by a bound on its cost."),
 ]
 
 
@@ -72,6 +67,9 @@ def serve(
     ttft: Ttft = None,
     tpot: Tpot = None,
     percentile: Percentile = None,
+    axis: AxisTexts = None,
+    top: Top = 10,
+    exhaustive: Exhaustive = False,
     overrides: Overrides,
 ) -> None:
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token or request."""
@@ -82,6 +80,16 @@ def serve(
     checked_path(plot, *PICTURES)
     checked_report(html)
     target = read_target(ttft, tpot, percentile, shown="--")
+    if target is not None or axis:
+        from roofsim.cli.servers import chosen, of_one_server
+        from roofsim.search.serving.asked import split_flags
+
+        overrides, axes = split_flags(overrides, axis or [], target)
+        if axes and target is not None:
+            of_one_server({"--html": html, "--plot": plot, "--simulate": simulate})
+            document = document_of(asked_for(scenario, from_launch, overrides), overrides)
+            chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
+            return
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
     served = serve_any(document, resolve_document, simulated=simulate, target=target)
     if json:

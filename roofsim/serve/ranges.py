@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.distance import parts_of, spread, time_amounts, traits_of_server
+from roofsim.analyze.distance import apart_from, parts_of, spread, time_amounts, traits_of_server
 from roofsim.analyze.intervals import around
 from roofsim.spec.constants.intervals import shipped
 
@@ -29,10 +29,21 @@ def error_of(resolved: Resolved, figure: str) -> tuple[float, float]:
     return _range(1.0, resolved, figure)
 
 
+def spread_apart(resolved: Resolved, other: Resolved, figure: str) -> tuple[float, float]:
+    """Return how far a figure of a server may be off for what does not err alike on another: logarithms below and above."""
+    parts, others = (_parts(one, figure) for one in (resolved, other))
+    low, high = spread(apart_from(parts, others))
+    return float(low), float(high)
+
+
 def _range(value: float, resolved: Resolved, figure: str) -> tuple[float, float]:
+    return around(value, *spread(_parts(resolved, figure)))
+
+
+def _parts(resolved: Resolved, figure: str) -> dict[str, tuple[Any, Any]]:
+    """Return how far each term alone puts the ends of a figure of a server, as logarithms."""
     intervals = shipped()
-    counted = time_amounts(traits_of_server(resolved, figure), intervals)
-    return around(value, *spread(parts_of(counted, intervals.ends("time"))))
+    return parts_of(time_amounts(traits_of_server(resolved, figure), intervals), intervals.ends("time"))
 
 
 def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]:

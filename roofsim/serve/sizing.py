@@ -187,7 +187,11 @@ def broken(latencies: TokenLatencies, target: LatencyTarget) -> list[str]:
 
 def size_of(server: Server, target: LatencyTarget, *, fully: bool = True) -> Sizing:
     """Return the largest rate of a server that has room for a request; without `fully`, with no range and no what-ifs."""
-    search = RateSearch.on(server)
+    return sizing_of(RateSearch.on(server), target, fully=fully)
+
+
+def sizing_of(search: RateSearch, target: LatencyTarget, *, fully: bool = True) -> Sizing:
+    """Return `size_of` of the server that a search is on, with what it has worked out already."""
     rate = search.largest(target)
     if rate <= 0.0:
         return _none(search, target)

@@ -245,3 +245,26 @@ def test_a_server_is_sized_to_bounds_on_its_latencies(cli):
         assert said in out, said
     refused = cli("serve", *words, "--ttft", "soon", code=2)
     assert "--ttft" in refused
+
+
+CHOICES = (
+    "llama3-8b", "--prompt-length", 1000, "--output-length", 256, "--request-rate", 150, "--ttft", "500ms", "--tpot", "50ms",
+    "--gpu", "h100,h200", "--tensor", "1,2",
+)  # fmt: skip
+
+
+def test_the_cheapest_server_of_several_is_searched(cli):
+    out = " ".join(cli("serve", *CHOICES, "--top", 2).split())
+    for said in (
+        "h100-sxm5-80gb, tensor 1 on 8 GPUs (8 replicas)",
+        "USD per month",
+        "No server of this space has less",
+        "4 servers",
+    ):
+        assert said in out, said
+    data = json.loads(cli("serve", *CHOICES, "--json"))
+    rows = list(csv.DictReader(io.StringIO(cli("plan", *CHOICES[:-2], "--axis", "parallel.tensor=1,2", "--csv"))))
+    assert [float(row["value"]) for row in rows] == pytest.approx([one["value"] for one in data["top"]])
+    assert "--html" in cli("serve", *CHOICES, "--html", "x.html", code=2)
+    assert "--ttft" in cli("serve", *CHOICES[:7], "--axis", "gpu=h100,h200", code=2)
+    assert "unknown gpu 'h1000'" in cli("serve", *CHOICES[:-3], "h100,h1000", code=2)
