@@ -119,6 +119,18 @@ def test_what_changes_numbers_says_so(decode):
     assert all("other number formats" in one.why for one in formats)
 
 
+def test_training_is_not_told_to_keep_its_parameters_in_narrower_types(images):
+    texts = [one.change for one in every(images)]
+    assert not {"precision=fp16", "precision=bf16"} & set(texts)  # no fp32 copy beside the weights
+
+
+def test_the_cheapest_real_step_is_named(decode):
+    cards = [one for one in decode.buy if one.kind == "card" and one.comparable and one.usd is not None]
+    best = min(cards, key=lambda one: sure(one.usd) / one.gain)
+    assert decode.verdict.endswith(f" faster for +{sure(best.usd):.2f} USD/h.")
+    assert f"Of real cards {best.change.removeprefix('gpu=')} is the cheapest step" in decode.verdict
+
+
 def test_several_gpus_are_told_their_layout():
     scenario = {
         "model": "gpt2-355m",
