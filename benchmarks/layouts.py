@@ -7,12 +7,8 @@ sequence length. *first*: nothing is known of these words, so that programs are 
 replayed. Elements are the numbers of arrays that the replay works out, what it looks up included; those inside of operations that
 are noted as one (the tiles of a matrix product, a simulated pipeline) are not counted.
 
-Of the options of Calculon's space for GPT-3 175B (9,259,840 strategies on 1,024 A100) roofsim has: tensor, pipeline, data, virtual
-stages and micro batch; recomputation none, attention or full; sequence parallelism; sharded optimizer states; offload of weights,
-activations and optimizer states; hidden gradient reductions. It has no choice of the network of a group (placement decides that),
-none of the kind of a tensor group's collectives (sequence parallelism decides it), no partial "redo" of the sequence-parallel
-all-gather, and no switch for fused activations: these are facts of the engine. Options that are words (recomputation, sharding,
-offload) are traced one by one; those that are numbers are replayed together.
+Words (recomputation, sharding, offload) are traced one by one; those that are numbers are replayed together.
+`benchmarks/plan_speed.py` lists the options of Calculon's space.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ def plan(
     constraints: Iterable[str] = (),
     axes: Mapping[str, Sequence[Any]] | None = None,
     fixed: Iterable[str] = (),
+    also: Iterable[str] = (),
     top: int = TOP,
     cut: bool = True,
     robust: bool = False,
@@ -56,6 +57,8 @@ def plan(
         Conditions on figures of a result: ``["memory < 70 GiB", "mfu > 0.4"]``.
     axes, fixed
         Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
+    also
+        What is tried beside the usual: ``recompute-counts``, ``offload``, ``options`` of the engine.
     top, cut
         How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
     robust
@@ -85,7 +88,7 @@ def plan(
     from roofsim.search.planning.running import Spread
     from roofsim.serve.target import read_target
 
-    asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed)
+    asked = PlanRequest.of(gpus, gpu, objective, constraints, axes, fixed, also=also)
     target = read_target(ttft, tpot, percentile)
     if target is not None:
         return plan_servers(load_scenario(scenario, overrides), asked, target, k=top, cuts=cut)

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Choice, Csv, Emit, Html, Json, Scenario
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Emit, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
-from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.servers import Percentile, Tpot, Ttft, of_one_server, print_choices
 from roofsim.cli.words import Option
 from roofsim.errors import Place, Problem, SpecError
@@ -64,6 +64,16 @@ Fix = Annotated[
     list[str] | None,
     Option("--fix", metavar="KEY", panel="Axes", help="Keep what the scenario says of a key. May be repeated."),
 ]
+Also = Annotated[
+    list[str] | None,
+    Option(
+        "--also",
+        metavar="NAME",
+        panel="Axes",
+        help="Try this too: recompute-counts (the first 1, 2, 4 ... layers of a stage), offload (state on the host), options "
+        "(the engine's switches for overlap, fusion and launches). May be repeated.",
+    ),
+]
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
 Exhaustive = Annotated[
     bool, Option("--exhaustive", panel="Axes", help="Price every layout that fits; leave none out by a bound.")
@@ -77,6 +87,10 @@ Robust = Annotated[
         panel="Axes",
         help="Choose the layout that may be behind the others by the least, at the ends of the 80 % intervals.",
     ),
+]
+Plot = Annotated[
+    Path | None,
+    Option("--plot", metavar="FILE.png", help="Draw the front and the best with their intervals (.png, .svg, .pdf)."),
 ]
 Jobs = Annotated[
     int, Option("--jobs", minimum=1, metavar="N", panel="Work", help="Search in N processes. The answer is the same.")
@@ -129,6 +143,7 @@ def plan(
     constraint: Constraints = None,
     axis: AxisTexts = None,
     fix: Fix = None,
+    also: Also = None,
     top: Top = 10,
     exhaustive: Exhaustive = False,
     robust: Robust = False,
@@ -140,6 +155,8 @@ def plan(
     ttft: Ttft = None,
     tpot: Tpot = None,
     percentile: Percentile = None,
+    plot: Plot = None,
+    dark: Dark = False,
     emit: Emit = None,
     html: Html = None,
     json: Json = False,
@@ -156,13 +173,14 @@ def plan(
     from roofsim.search.written_axes import read_written_axes
     from roofsim.serve.target import read_target
 
+    checked_path(plot, *PICTURES)
     checked_report(html)
     axes = read_written_axes(axis or [])
-    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--")
+    asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
     if (target := read_target(ttft, tpot, percentile, shown="--")) is not None:
         steps = {
             "--robust": robust, "--scheduler": scheduler, "--resume": resume, "--block": block, "--merge": merge, "--emit": emit,
-            "--html": html,
+            "--html": html, "--plot": plot, "--also": also,
         }  # fmt: skip
         of_one_server(steps)
         choices = plan_servers(document_of(scenario, overrides), asked, target, k=top, cuts=not exhaustive)
@@ -189,6 +207,12 @@ def plan(
         answer = plan_asked(document, asked, tools, k=top, cuts=not exhaustive, robust=robust, spread=spread)
     if answer.best is None and not json:
         raise nothing_possible(answer)
+    if plot is not None:
+        from roofsim.report.figure import look
+        from roofsim.report.plan_plot import draw_plan
+
+        with look(dark=dark):
+            draw_plan(answer, plot)
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
@@ -229,7 +253,8 @@ def _kept(folder: Path | None) -> Iterator[None]:
 
 def _launched(scenario: str, overrides: Overrides, plan: Plan, program: str) -> str:
     """Return the winner as a launch command of a program."""
-    from roofsim.api import resolve_document, scenario_of
+    from roofsim.analyze.stated import scenario_of
+    from roofsim.api import resolve_document
     from roofsim.importers.launch.write import launch_command
     from roofsim.search.planning.winners import with_changes
 

@@ -172,6 +172,7 @@ def _print_fewest(console: Console, fit: Fit) -> None:
         )
         if fewest.reason:
             console.print(f"{fewest.reason}.", highlight=False)
+        _print_plan_hint(console, fit, "64..4096")
         return
     best = fewest.layouts[0]
     console.print(
@@ -184,6 +185,18 @@ def _print_fewest(console: Console, fit: Fit) -> None:
     console.print(_layout_table(fewest.layouts))
     if len(fewest.layouts) > _ROWS:
         console.print(f"... and {len(fewest.layouts) - _ROWS} more layouts that fit (--json has all)", style="dim")
+    if fewest.gpus > 1:
+        _print_plan_hint(console, fit, str(fewest.gpus))
+
+
+def _print_plan_hint(console: Console, fit: Fit, gpus: str) -> None:
+    """Point to what searches more kinds of layouts: training pipelines of models whose layers are a stack."""
+    if fit.resolved.workload.phase == "train" and fit.resolved.model.stacked:
+        console.print(
+            f"`roofsim plan SCENARIO --gpus {gpus}` searches more layouts for the fastest: virtual stages, schedules, "
+            "micro batches, context and expert parallelism.",
+            highlight=False,
+        )
 
 
 def _fewest_certificate(fewest: Fewest) -> str:

@@ -67,7 +67,8 @@ def headline(plan: Plan) -> str:
     best = plan.best
     if best is None:
         return "No layout is possible"
-    return f"{one_layout(best)} on {words.count(best.gpus)} GPUs: step {words.seconds(best.step_time)}{_interval(best)}"
+    where = f"{words.count(best.gpus)} x {best.gpu}" if best.gpu else f"{words.count(best.gpus)} GPUs"
+    return f"{one_layout(best)} on {where}: step {words.seconds(best.step_time)}{_interval(best)}"
 
 
 def one_layout(one: Planned) -> str:
@@ -103,6 +104,12 @@ def _choices(parallel: Mapping[str, Any], workload: Mapping[str, Any]) -> list[s
         said.append("sequence")
     if parallel.get("schedule") not in (None, "1f1b"):
         said.append(str(parallel["schedule"]))
+    kept = [
+        part.replace("_", " ") for part, place in (parallel.get("offload") or {}).items() if place not in (None, "none")
+    ]
+    said += [f"{part} on the host" for part in kept]
+    if workload.get("engine") is not None:
+        said.append(str(workload["engine"]))
     ends = [end for end in ("embedding", "loss") if parallel.get(f"account_for_{end}")]
     if ends:
         said.append(f"{' and '.join(ends)} as layer{'s' if len(ends) > 1 else ''}")
@@ -111,7 +118,13 @@ def _choices(parallel: Mapping[str, Any], workload: Mapping[str, Any]) -> list[s
 
 def _word(value: Any) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{key} {part}" for key, part in value.items())
+        counted = {
+            "policy": "{}",
+            "layers": "of the first {} layers",
+            "every": "of every {}. layer",
+            "segment": "in segments of {}",
+        }
+        return " ".join(counted.get(key, f"{key} {{}}").format(part) for key, part in value.items())
     return str(value)
 
 

@@ -48,7 +48,7 @@ def asked():
 def test_text_says_the_winner_the_differences_and_the_bound(monkeypatch, capsys, asked):
     code, said = call(monkeypatch, capsys, *asked)
     assert code == 0
-    assert "on 4 GPUs: step" in said.out
+    assert "on 4 x h100-sxm5-80gb: step" in said.out
     assert "No layout of this space has less step time than" in said.out
     assert "2. " in said.out
     assert "not possible" in said.out
@@ -93,6 +93,18 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, asked, tmp_path):
     assert f"goes on from the results in {tmp_path}" in said.err
 
 
+def test_a_plan_is_drawn(monkeypatch, capsys, asked, tmp_path):
+    picture = tmp_path / "plan.svg"
+    code, _ = call(monkeypatch, capsys, *asked, "--gpus", "2,4", "--exhaustive", "--plot", picture)
+    assert code == 0
+    drawn = picture.read_text(encoding="utf-8")
+    assert "memory of the fullest GPU" in drawn
+    assert "perfect scaling" in drawn
+    code, said = call(monkeypatch, capsys, *asked, "--plot", tmp_path / "plan.txt")
+    assert code == 2
+    assert ".png" in said.err
+
+
 def test_no_layout_possible_is_said_with_the_most_common_reasons(monkeypatch, capsys):
     code, said = call(monkeypatch, capsys, "llama3-70b", "--gpu", "h100", "--gpus", 1, "--engine", "megatron-core")
     assert code == 2
@@ -111,6 +123,7 @@ def test_no_layout_possible_is_said_with_the_most_common_reasons(monkeypatch, ca
         (("--gpus", "4", "--axis", "parallel.tensr=1,2"), "tensor"),
         (("--gpus", "4", "--constraint", "memory < 70"), "unit"),
         (("--gpus", "4", "--objective", "speed"), "speed"),
+        (("--gpus", "4", "--also", "ofload"), "offload"),
         (("--gpus", "4", "--block", "1/2"), "--resume"),
         (("--gpus", "4", "--block", "3/2"), "I from 1 to N"),
         (("--gpus", "4", "--merge", "nowhere.json"), "cannot be read"),

@@ -170,7 +170,7 @@ def test_elements_of_a_layout():
     measure(columns)
     again = measure(columns)
     assert again["programs"] == 0
-    assert again["elements"] / again["evaluated"] < 1400
+    assert again["elements"] / again["evaluated"] < 1200
 
 
 def test_a_program_that_took_a_number_of_its_samples_for_all_is_not_kept(monkeypatch):

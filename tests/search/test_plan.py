@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.errors import Place, SpecError
+from roofsim.report.plan import one_layout
 from roofsim.search.planning import best
+from roofsim.search.planning import search as searching
 from roofsim.search.planning.asked import read_gpus
 from roofsim.search.planning.objectives import OBJECTIVES, read_constraints
 from roofsim.search.planning.priced import part_of
@@ -75,6 +77,25 @@ def test_cutting_leaves_the_best_as_they_are(plans):
     assert cut.lower_bound == whole.lower_bound == pytest.approx(cut.best.step_time)
 
 
+def test_a_replayed_search_finds_what_arrays_find(monkeypatch):
+    axes = FEW | {"workload.recompute": ["none"], "parallel.sharding": ["optimizer"], "parallel.context": [1]}
+    fixed = ["parallel.account_for_embedding", "parallel.account_for_loss"]
+    whole = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
+    monkeypatch.setattr(searching, "REPLAYED_FROM", 1)
+    replayed = roofsim.plan(scenario(), gpus="2..8", axes=axes, fixed=fixed, cut=False, top=8)
+    assert [one.id for one in replayed.top] == [one.id for one in whole.top]
+    assert (replayed.priced, replayed.does_not_fit, replayed.refused) == (
+        whole.priced,
+        whole.does_not_fit,
+        whole.refused,
+    )
+    assert replayed.structures == 0 < whole.structures
+    for one, other in zip(replayed.front, whole.front, strict=True):
+        assert one.step_time == pytest.approx(other.step_time, rel=1e-9)
+        assert one.memory == pytest.approx(other.memory, rel=1e-9)
+        assert one.cost == pytest.approx(other.cost, rel=1e-9)
+
+
 def test_every_layout_is_accounted_for(plans):
     for plan in plans.values():
         assert plan.considered == plan.priced + plan.does_not_fit + plan.cut + sum(plan.refused.values())
@@ -90,14 +111,14 @@ def test_steps_are_in_order_and_differences_in_words(plans):
 class Drawn:
     """Draws layouts of a space, with their bounds and what pricing says of them."""
 
-    def __init__(self, document, gpus, axes=None, objective="step_time"):
+    def __init__(self, document, gpus, axes=None, objective="step_time", also=()):
         from roofsim.api import import_model, resolve_document
         from roofsim.search.planning.objectives import Goal
         from roofsim.search.planning.search import Searcher
         from roofsim.search.planning.space import Wish, space_of
         from roofsim.search.resolving import Shared
 
-        self.space = space_of(document, Wish(gpus=gpus, axes=axes or {}), resolve_document)
+        self.space = space_of(document, Wish(gpus=gpus, axes=axes or {}, also=also), resolve_document)
         self.searcher = Searcher(
             space=self.space, goal=Goal(objective=objective), importer=import_model, shared=Shared(), k=3
         )
@@ -160,6 +181,30 @@ def test_bounds_hold_where_lengths_gpus_and_objectives_vary(objective, family, s
     assert not any(fits_beyond)
 
 
+@pytest.mark.parametrize("also", ["recompute-counts", "offload", "options"])
+def test_bounds_hold_for_what_is_tried_on_demand(also):
+    """Some layers of a stage recomputed, state on the host, and switches of the engine."""
+    axes: dict[str, list[Any]] = {
+        "parallel.account_for_embedding": [False],
+        "parallel.account_for_loss": [False],
+        "parallel.sequence": [True],
+        "parallel.sharding": ["optimizer"],
+        "parallel.pipeline": [1, 2],
+        "workload.micro_batch_size": [2, 4],
+        **({} if also == "recompute-counts" else {"workload.recompute": ["none"]}),
+    }
+    space = Drawn(load_scenario(scenario(DECODER | {"num_layers": 12}), {}), (4,), axes, also=(also,))
+    known = [space.bounded(family, range(family % 4, 60, 4)) for family in range(len(space.families))]
+    shares = np.concatenate([each for each, _ in known])
+    assert len(shares) > 4
+    assert shares.max() <= 1.0
+    assert np.median(shares) > (0.0 if also == "offload" else 0.5)
+    assert not any(any(beyond) for _, beyond in known)
+    if also == "recompute-counts":  # of some layers nothing is saved, of the others nothing is computed again
+        saved = [table.costs["saved"] for table in space.searcher.bounds.tables.values() if table.places]
+        assert {bool(each.any()) for each in saved} == {True, False}
+
+
 @pytest.mark.parametrize(
     ("model", "engine", "gpu", "gpus", "batch"),
     [
@@ -181,6 +226,33 @@ def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
     assert len(shares) >= 5
     assert max(shares) <= 1.0
     assert np.median(shares) > 0.75
+
+
+def test_more_is_tried_where_it_is_asked_for():
+    few: dict[str, list[Any]] = {
+        "parallel.sharding": ["optimizer"],
+        "workload.micro_batch_size": [4],
+        "parallel.sequence": [True],
+        "parallel.pipeline": [1],
+        "parallel.context": [1],
+        "parallel.account_for_embedding": [False],
+        "parallel.account_for_loss": [False],
+    }
+    counted = roofsim.plan(scenario(), gpus=2, axes=few, also=["recompute-counts", "offload"], cut=False, top=3)
+    assert counted.axes["workload.recompute"][-2:] == [{"policy": "full", "layers": layers} for layers in (1, 2)]
+    assert counted.axes["parallel.offload"] == [{"optimizer_state": "none"}, {"optimizer_state": "host"}]
+    shown = " ".join(map(one_layout, counted.front))
+    assert "full of the first 2 layers" in shown
+    assert "optimizer state on the host" in shown
+    switched = roofsim.plan(
+        scenario(), gpus=2, axes=few | {"workload.recompute": ["none"]}, also=["options"], cut=False, top=3
+    )
+    assert switched.axes["workload.engine"][-1] == "megatron-core+fused-loss+tp-overlap+cuda-graphs"
+    assert "cuda-graphs" in one_layout(switched.top[0])
+    for one in (*counted.to_dict()["front"][-3:], *switched.to_dict()["top"]):
+        assert roofsim.run(merged(scenario(), one)).step_time == pytest.approx(one["step_time"], rel=1e-9)
+    with pytest.raises(SpecError, match="offload"):
+        roofsim.plan(scenario(), gpus=4, also=["ofload"])
 
 
 def test_numbers_of_gpus_and_cards_are_searched_together():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from roofsim.numeric import Real, any_above, maximum, minimum
+from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum
 from roofsim.schedule.pipeline.forms import alternating, largest, one_way_and_back, total
 from roofsim.schedule.pipeline.protocol import Accuracy, PipelineSchedule
 
@@ -53,14 +53,17 @@ class OneForwardOneBackward(PipelineSchedule):
         del virtual, latency
         best: Real | None = None
         for here, one in enumerate(stages):
-            for first in (True, False):
-                below = total([other.both for other in stages[:here]], stages[:here])
-                rest = 0.0 if first else one.positions - 1.0
-                left = one.positions - 1.0 - rest
-                for other in stages[here + 1 :]:
-                    left = left + other.positions
-                forward = _reach(stages, here, rest, left, [other.forward for other in stages])
-                backward = _reach(stages, here, rest, left, [other.backward for other in stages])
+            below = total([other.both for other in stages[:here]], stages[:here])
+            above: Real = 0.0
+            for other in stages[here + 1 :]:
+                above = above + other.positions
+            # Within a kind the first and the last stage decide: how many of its own stages lie below, and above.
+            alone = _is(one.positions, 1.0)
+            ends = [(0.0, 0.0)] if alone else [(0.0, one.positions - 1.0), (one.positions - 1.0, 0.0)]
+            for rest, more in ends:
+                left = more + above
+                forward = _reach(stages, here, more, left, [other.forward for other in stages])
+                backward = _reach(stages, here, more, left, [other.backward for other in stages])
                 loops = maximum(micro_batches - left, 1.0)
                 value = below + rest * one.both + loops * one.both + forward + backward
                 best = value if best is None else maximum(best, value)
@@ -78,18 +81,26 @@ class OneForwardOneBackward(PipelineSchedule):
         return minimum(stages - index, micro_batches)
 
 
-def _reach(stages: Sequence[StageTimes], here: int, rest: Real, left: Real, times: Sequence[Real]) -> Real:
-    """Return the longest way up from stage `rest` of kind `here`, of which `left` stages lie above, and back."""
+def _reach(stages: Sequence[StageTimes], here: int, more: Real, left: Real, times: Sequence[Real]) -> Real:
+    """Return the longest way up from a stage of kind `here`, of which `more` follow, and back; `left` stages lie above it."""
+    if _is(left, 0.0):
+        return 0.0
     slowest = largest(times[: here + 1])
     best = left * slowest
     climbed: Real = 0.0
     for kind in range(here, len(stages)):
         one = stages[kind]
-        number = one.positions - 1.0 - rest if kind == here else one.positions
+        number = more if kind == here else one.positions
+        if _is(number, 0.0):
+            continue
         slowest = maximum(slowest, times[kind])
         # Within a kind the way is linear in how far it goes: its first and its last stage decide.
-        edge = minimum(number, 1.0)
-        for steps in (edge, number):
+        for steps in (1.0,) if _is(number, 1.0) else (minimum(number, 1.0), number):
             best = maximum(best, climbed + steps * one.both + (left - steps) * slowest)
         climbed, left = climbed + number * one.both, left - number
     return best
+
+
+def _is(value: Real, number: float) -> bool:
+    """Tell whether a size is one number for all points, this one."""
+    return is_scalar(value) and value == number

@@ -78,7 +78,10 @@ def stage_plans(
                 together(_of_plans(_count, (place, block), dealt, stages, *repeats)) for block in range(len(repeats))
             ),
             index=together(_of_plans(_index, (place,), dealt, stages, *repeats)),
-            positions=together(_of_plans(_positions, (place,), dealt, stages, *repeats)),
+            # There is one first stage, and one with the head.
+            positions=1.0
+            if first.first or first.last
+            else together(_of_plans(_positions, (place,), dealt, stages, *repeats)),
         )
         for place, first in enumerate(_plans(tuple(own), int(number), *dealt))
     ]

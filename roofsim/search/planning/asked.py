@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Place, Problem, SpecError
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
+from roofsim.search.planning.choices import ALSO
 from roofsim.search.planning.objectives import checked_objective, read_constraints
 from roofsim.search.planning.space import Wish
 from roofsim.search.written_axes import read_written_axes
@@ -40,6 +41,7 @@ class PlanRequest:
         axes: Mapping[str, Sequence[Any]] | None,
         fixed: Iterable[str],
         shown: str = "",
+        also: Iterable[str] = (),
     ) -> PlanRequest:
         """Read what a caller asks; `shown` stands before the names of flags in messages.
 
@@ -53,8 +55,24 @@ class PlanRequest:
             cards=read_cards(cards, Place(f"{shown}gpu")),
             axes=axes or {},
             fixed=tuple(fixed),
+            also=checked_also(also, Place(f"{shown}also")),
         )
         return cls(wish=wish, objective=checked_objective(objective), constraints=read_constraints(constraints))
+
+
+def checked_also(names: Iterable[str], place: Place) -> tuple[str, ...]:
+    """Return what is to be tried beside the usual, each once.
+
+    Raises
+    ------
+    SpecError
+        For a name that is none of `ALSO`.
+    """
+    for name in (names := tuple(names)):
+        if name not in ALSO:
+            hint = did_you_mean(name, ALSO) or f"Known: {', '.join(ALSO)}."
+            raise SpecError(Problem(f"unknown name {name!r} of what else to try", place, hint=hint))
+    return tuple(dict.fromkeys(names))
 
 
 def read_gpus(given: int | str | Iterable[int], place: Place) -> tuple[int, ...]:

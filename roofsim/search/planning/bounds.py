@@ -198,6 +198,8 @@ def least_memory(layouts: Layouts, costs: Costs) -> Array:
     resolved = layouts.resolved
     fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
     layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
+    if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
+        layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
     state = _states(layouts, layer)
     if not layouts.alike:
         return (fixed + state * layouts.layers / layouts.stages) * _SLACK

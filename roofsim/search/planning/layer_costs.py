@@ -14,7 +14,7 @@ from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.layout import expert_tensor_of
-from roofsim.spec.scenario.workload import Offload
+from roofsim.spec.scenario.workload import Offload, RecomputePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,10 @@ def _parts_of(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
     """Return what models of `DEPTHS` layers take on the ranks of some layouts."""
     evaluation = evaluate(_alone(resolved, some))
     costs, shown = stage_costs(evaluation.resolved, evaluation.program, evaluation.priced, Scales())
-    return _summed(costs[0], shown[0] if shown else None) | _held(evaluation.profiles[0])
+    parts = _summed(costs[0], shown[0] if shown else None) | _held(evaluation.profiles[0])
+    if isinstance(resolved.workload.recompute, RecomputePlan):  # layers of which nothing is kept are the least of these
+        parts |= {"saved": 0.0, "copies": 0.0}
+    return parts
 
 
 def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
@@ -127,6 +130,8 @@ def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
         }
     )
     workload = workload.model_copy(update={"global_batch_size": workload.micro_batch_size * data})
+    if isinstance(workload.recompute, RecomputePlan):  # of some layers of a stage: none of them takes the least time
+        workload = workload.model_copy(update={"recompute": "none"})
     model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)))
     assert model is not None
     return replace(

@@ -16,8 +16,9 @@ from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.points import Diverged, number_at
 from roofsim.records import dataclass, replace
+from roofsim.search.mesh import mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS
-from roofsim.search.stacking import PointBatch, alike, mapped, parts_of
+from roofsim.search.stacking import PointBatch, alike, mapped, parts_of, taken, varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.evaluate import Evaluation
+    from roofsim.search.families import Rows
     from roofsim.search.pieces import PieceReader
     from roofsim.spec.resolve import Resolved
 
@@ -131,6 +133,26 @@ class Pricer:
             yield from priced
             left += reversed(more)
 
+    def replayed(self, rows: Rows, waiting: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
+        """Return layouts of one family as a trace of a few of them prices all, and those that it does not.
+
+        Traces take as long as some ten thousand layouts as arrays, and then microseconds a layout.
+        """
+        piece = waiting.piece
+        resolved = piece.resolved
+        if resolved is None or self.figures is not None:
+            return [], [waiting]
+        rates = _rates_of_each(resolved)
+        answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows)
+        step, memory = answer.figures["step_time"], answer.figures["memory.peak"]
+        fits = memory <= answer.figures["memory.capacity"]
+        step = np.where(fits, step, np.nan)
+        figures = {"step_time": step, "memory": memory, "gpus": _each(resolved.gpus, len(piece))}
+        figures |= {name: scale * step for name, scale in rates.items()}
+        known, left = np.flatnonzero(~np.isnan(memory)), np.flatnonzero(np.isnan(memory))
+        priced = PricedLayouts(piece.places[known], fits[known], {name: each[known] for name, each in figures.items()})
+        return [priced], [waiting.part(left)] if len(left) else []
+
     def held(self, part: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
         """Return the layouts that do not fit in memory, and the others, to be timed."""
         if part.piece.resolved is None:
@@ -192,6 +214,19 @@ def rates_of(resolved: Resolved) -> dict[str, Any]:
         "cost": np.nan if dollars is None else dollars,
         "energy": np.nan if energy is None else energy * JOULES_PER_KWH,
     }
+
+
+def _rates_of_each(resolved: Resolved) -> dict[str, Array]:
+    """Return `rates_of` of each of several layouts."""
+    count = resolved.points
+    try:
+        return {name: _each(scale, count) for name, scale in rates_of(resolved).items()}
+    except Diverged as diverged:  # whole nodes may have another price than single cards
+        rates = {name: np.full(count, np.nan) for name in ("cost", "energy")}
+        for chosen in alike(np.asarray(diverged.labels)):
+            for name, own in _rates_of_each(taken(resolved, chosen, varying(resolved))).items():
+                rates[name][chosen] = own
+        return rates
 
 
 def _each(value: Any, count: int) -> Array:

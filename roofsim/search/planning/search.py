@@ -11,11 +11,11 @@ from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.family_bounds import Bounds, FamilyBound
-from roofsim.search.planning.priced import Pricer, Waiting, part_of
+from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: As many are at first, where a limit is being looked for; then twice as many each time.
 FIRST_TOGETHER: Final = 16
+#: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
+REPLAYED_FROM = 2**17
 #: Digits of a figure that count.
 _DIGITS: Final = 12
 #: Digits of a bound by which families are ordered: machines must not differ in it.
@@ -153,7 +155,7 @@ class Searcher:
         rows = rows.part(np.arange(len(rows))[first:last])
         findings.considered = len(rows)
         pricer = self.pricer()
-        reader, waiting = pricer.reader, self._waiting(findings, pricer.reader, rows, words, limit)
+        reader, waiting = pricer.reader, self._waiting(findings, pricer, rows, words, limit)
         search_best(findings, pricer, waiting, self.goal, self.k, limit if self.cuts else None)
         for code, (count, place) in reader.refusals.counted().items():
             findings.refused[code] = count
@@ -183,7 +185,7 @@ class Searcher:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
     def _waiting(
-        self, findings: Findings, reader: PieceReader, rows: Rows, words: Mapping[int, int], limit: float
+        self, findings: Findings, pricer: Pricer, rows: Rows, words: Mapping[int, int], limit: float
     ) -> list[Waiting]:
         """Return the layouts of each structure that may be among the best, with what their objective is at least."""
         known = self.bound(rows, words)
@@ -191,18 +193,20 @@ class Searcher:
         beyond = ~known.full & (bounded > limit)
         findings.does_not_fit += int(known.full.sum())
         findings.cut_off(bounded[beyond])
-        left = np.flatnonzero(~known.full & ~beyond)
-        if not len(left):
+        hopeful = np.flatnonzero(~known.full & ~beyond)
+        if not len(hopeful):
             return []
-        rows, least, waiting = rows.part(left), bounded[left], []
-        for piece in reader.read(rows):
-            bounds = least[rows.places_of(piece.places)]
-            apart = [np.arange(len(piece))] if piece.resolved is None else by_structure(piece.resolved)
-            for chosen in apart:
-                order = chosen[np.argsort(bounds[chosen], kind="stable")]
-                for begin in range(0, len(order), MOST_TOGETHER):
-                    some = np.sort(order[begin : begin + MOST_TOGETHER])
-                    waiting.append(Waiting(part_of(piece, some), bounds[some]))
+        waiting: list[Waiting] = []
+        rows, least = rows.part(hopeful), bounded[hopeful]
+        replays = not least.any() and self.space.count(words) >= REPLAYED_FROM
+        for piece in pricer.reader.read(rows):
+            places = rows.places_of(piece.places)
+            whole = Waiting(piece, least[places])
+            priced, left = pricer.replayed(rows.part(places), whole) if replays else ([], [whole])
+            for layouts in priced:
+                findings.take(layouts, self.goal, self.k)
+            for part in left:
+                waiting += _by_structure(part)
         return waiting
 
     def _of_layers(self, words: Mapping[int, int]) -> tuple[Hashable, dict[int, int]]:
@@ -211,6 +215,15 @@ class Searcher:
         others = {place: ".".join(axes[place].path) in _NOT_OF_LAYERS for place in words}
         own = tuple(item for item in sorted(words.items()) if not others[item[0]])
         return own, {place: 0 if others[place] else value for place, value in words.items()}
+
+
+def _by_structure(waiting: Waiting) -> Iterator[Waiting]:
+    """Yield layouts of one structure, those with the least bounds first, as many as are worked on together."""
+    resolved = waiting.piece.resolved
+    for chosen in [np.arange(len(waiting))] if resolved is None else by_structure(resolved):
+        order = chosen[np.argsort(waiting.bounds[chosen], kind="stable")]
+        for begin in range(0, len(order), MOST_TOGETHER):
+            yield waiting.part(np.sort(order[begin : begin + MOST_TOGETHER]))
 
 
 def search_best(

@@ -15,7 +15,8 @@ from roofsim.numeric import real
 from roofsim.records import dataclass, field
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
-from roofsim.search.planning.rows import LAYOUT, divisors, doublings, joined_layouts
+from roofsim.search.planning.choices import numbers_of_layouts, words_of
+from roofsim.search.planning.rows import LAYOUT, joined_layouts
 from roofsim.spec.scenario.document import section_path, with_override
 from roofsim.spec.scenario.schedules import load_schedule, takes
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from roofsim.search.axes import Axis
     from roofsim.search.planning.rows import Joined
-    from roofsim.spec.engine.ranks import LayoutChoices
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 
@@ -66,12 +66,6 @@ ALONE: Final[dict[str, Any]] = {
 }
 #: Where nobody states a batch, the largest number of GPUs has so many micro batches of one sample each.
 BATCHES: Final = 4
-#: Tokens that a context rank has at least.
-_LEAST_TOKENS: Final = 1024
-#: Divisors of a batch that are all tried; of more, powers of two.
-_MOST_DIVISORS: Final = 12
-#: Samples of a micro batch of a stack of layers.
-_MOST_SAMPLES: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +82,15 @@ class Wish:
         Key of the scenario -> values: restricts an axis of the search, or adds one.
     fixed
         Keys that keep what the scenario says.
+    also
+        What is tried beside the usual: names of `roofsim.search.planning.choices.ALSO`.
     """
 
     gpus: tuple[int, ...]
     cards: tuple[str, ...] = ()
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +148,8 @@ class PlanSpace:
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
         numbers, tables, grid = self._numbers(), tables_of(self.grid), self.grid
-        joined = self._layouts()
+        joined = self._crossed()
         joined = joined.kept(self._of_words(joined, words))
-        others = self._others()
-        for place in others:
-            joined = joined.crossed(_key(grid.axes[place]), list(range(len(grid.axes[place].values))))
         if not len(joined):
             return None
         index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
@@ -170,6 +164,7 @@ class PlanSpace:
         family = ScenarioFamily(document, grid, numbers, tables)
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
 
+    @remembered
     def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
         return numbers_of(self.document, self.grid)
 
@@ -177,6 +172,15 @@ class PlanSpace:
         """Return the axes of numbers that are none of a layout's: each value of them goes with each layout."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
         return [place for place in inner if _key(self.grid.axes[place]) not in _FIELD_OF]
+
+    @remembered
+    def _crossed(self) -> Joined:
+        """Return the layouts whose numbers go together, with each value of the other axes of numbers."""
+        joined = self._layouts()
+        for place in self._others():
+            axis = self.grid.axes[place]
+            joined = joined.crossed(_key(axis), list(range(len(axis.values))))
+        return joined
 
     @remembered
     def _layouts(self) -> Joined:
@@ -202,6 +206,11 @@ class PlanSpace:
         value = {name: rows.values.get(name, np.ones(len(rows))) for name in LAYOUT}
         piped = value["pipeline"] > 1
         replicas = value["gpus"] / (value["tensor"] * value["pipeline"])
+        recompute = self.word(words, "workload.recompute")
+        if (
+            isinstance(recompute, dict) and recompute.get("layers") is not None
+        ):  # of a stage; of all its layers it is `full`
+            kept &= recompute["layers"] * value["pipeline"] < self.depth
         sharding = self.word(words, "parallel.sharding")
         if sharding is not None and sharding != self.first("parallel.sharding"):
             kept &= replicas > 1
@@ -241,7 +250,7 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         alone = with_override(alone, "parallel.sharding", None, "plan")
     batch, assumed = _batch(document, wish, trains=trains)
     axes: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards)} if wish.cards else {}
-    axes |= _words(resolved, trains=trains) | _numbers(resolved, wish, batch, trains=trains)
+    axes |= words_of(resolved, wish.also, trains=trains) | numbers_of_layouts(resolved, wish.gpus, batch, trains=trains)
     for key in fixed:
         if key in axes and stated.get(key) is not None:
             axes[key] = [stated[key]]
@@ -306,82 +315,3 @@ def _batch(document: Document, wish: Wish, *, trains: bool) -> tuple[int, tuple[
     each = _stated(document, "workload.micro_batch_size") or _stated(document, "workload.batch_size") or 1
     replicas = _stated(document, "parallel.data") or 1
     return int(each) * int(replicas), ()
-
-
-def _words(resolved: Resolved, *, trains: bool) -> dict[str, list[Any]]:
-    """Return the axes of words: what the engine lets users choose."""
-    if not trains:
-        return {}
-    choices, model = resolved.engine.layouts, resolved.model
-    node = max(int(resolved.places), 1)
-    axes: dict[str, list[Any]] = {
-        "workload.recompute": list(choices.recompute),
-        "parallel.sharding": _shardings(choices, node),
-    }
-    if "pipeline" in choices.degrees and model.stacked:
-        axes["parallel.schedule"] = list(choices.schedules)
-        if choices.counted_ends:
-            axes |= {f"parallel.account_for_{end}": [False, True] for end in ("embedding", "loss")}
-    if choices.sequence and "tensor" in choices.degrees and model.splits_sequence and model.splits_tensor:
-        axes["parallel.sequence"] = [False, True]
-    return axes
-
-
-def _shardings(choices: LayoutChoices, node: int) -> list[Any]:
-    values: list[Any] = []
-    for name in choices.sharding:
-        level, _, inside = name.partition("_")
-        values += [{level: ranks} for ranks in divisors(node)[1:]] if inside else [name]
-    return values
-
-
-def _numbers(resolved: Resolved, wish: Wish, batch: int, *, trains: bool) -> dict[str, list[Any]]:
-    """Return the axes of numbers: divisors of what they divide."""
-    choices, model, traits = resolved.engine.layouts, resolved.model, resolved.model.traits()
-    degrees = set(choices.degrees)
-    node, depth = max(int(resolved.places), 1), int(traits.depth)
-    shared = sorted({each for number in wish.gpus for each in divisors(number)})
-    axes: dict[str, list[Any]] = {"hardware.gpus": sorted(wish.gpus)}
-    if model.splits_tensor and "tensor" in degrees:
-        axes["parallel.tensor"] = [each for each in shared if each <= node]
-    if model.stacked and "pipeline" in degrees:
-        axes["parallel.pipeline"] = [each for each in shared if each <= depth + 2]
-        if trains and "virtual_stages" in degrees:
-            axes["parallel.virtual_stages"] = _chunks(depth, axes["parallel.pipeline"], counted=choices.counted_ends)
-    length = _length(resolved)
-    if model.splits_sequence and "context" in degrees and length is not None:
-        most = max(length // _LEAST_TOKENS, 1)
-        axes["parallel.context"] = [each for each in doublings(most) if each in shared]
-    if traits.experts and "expert" in degrees:
-        axes["parallel.expert"] = [each for each in divisors(int(traits.experts)) if each in shared]
-        if trains and "expert_tensor" in degrees and "parallel.tensor" in axes:
-            axes["parallel.expert_tensor"] = list(axes["parallel.tensor"])
-    return axes | {"workload.micro_batch_size": _micro_batches(batch, trains=trains, stacked=model.stacked)}
-
-
-def _length(resolved: Resolved) -> int | None:
-    """Return the tokens of a sequence that context ranks may share."""
-    workload = resolved.workload
-    if workload.phase in ("train", "forward"):
-        return workload.sequence_length
-    return workload.prompt_length if workload.phase == "prefill" else None
-
-
-def _chunks(depth: int, pipelines: Sequence[int], *, counted: bool) -> list[int]:
-    """Return the chunks per stage that some pipeline deals layers out to evenly."""
-    sizes = range(depth, depth + (3 if counted else 1))
-    known = {
-        size // stages // each
-        for size in sizes
-        for stages in pipelines
-        if size % stages == 0 and stages > 1
-        for each in divisors(size // stages)
-    }
-    return sorted({1, *known} - {0})
-
-
-def _micro_batches(batch: int, *, trains: bool, stacked: bool) -> list[int]:
-    if not trains:
-        return divisors(batch)  # one for each number of replicas
-    known = [each for each in divisors(batch) if each <= _MOST_SAMPLES or not stacked]
-    return known if len(known) <= _MOST_DIVISORS else [each for each in known if math.log2(each).is_integer()]

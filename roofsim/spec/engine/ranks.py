@@ -207,3 +207,6 @@ class LayoutChoices(Strict):
     offload: tuple[Literal["optimizer_state", "parameters", "activations"], ...] = Field(
         default=(), description="Parts of the state that training may keep on the host."
     )
+    options: tuple[str, ...] = Field(
+        default=(), description="Variants that are switches for speed alone: overlap, fusion, launches."
+    )

@@ -1,0 +1,175 @@
+"""Time `roofsim.plan` over large spaces of layouts: seconds, layouts decided per second, memory, and how good the certificate is.
+
+    python benchmarks/plan_speed.py [--only NAME] [--growth] [--record]
+
+A layout is decided when it was priced, found not to fit, refused by a rule, or cut by a lower bound that exceeds the best. The
+clock of the process is given beside that of the wall: it does not see what else the machine does. *start* is the import of roofsim
+and the first `run`, which loads the catalog; the search begins behind it. Each row is measured in a process of its own.
+
+Calculon (github.com/calculon-ai/calculon, calculon/llm/optimal_execution.py) enumerates for GPT-3 175B on 1,024 GPUs, with at most
+4,096 sequences a step, 9,259,840 executions. Its options here:
+
+| Calculon | roofsim |
+| --- | --- |
+| tensor_par, pipeline_par, data_par | `parallel.tensor`, `.pipeline`, `.data` (and `.context`, which Calculon lacks) |
+| pipeline_interleaving | `parallel.virtual_stages`; also other schedules |
+| microbatch_size | `workload.micro_batch_size` |
+| activation_recompute full, attn_only, none | `workload.recompute` full, selective, none |
+| optimizer_sharding | `parallel.sharding` optimizer; also gradients, full, and inside a node only |
+| tensor_par_comm_type ar, rs_ag | `parallel.sequence` off, on |
+| weight_offload, activations_offload, optimizer_offload | `parallel.offload` (only with `--axis`) |
+| data_par_overlap, tensor_par_overlap none, ring, pipe | facts of the engine (`workload.engine_facts`), no axes |
+| tensor_par_comm_type p2p_rs_ag, seq_par_ag_redo | not there: no engine of the catalog does either |
+| tensor_par_net, pipeline_par_net, data_par_net | not there: where ranks are placed decides which network a group uses |
+| batch_size, the largest multiple of data_par | one batch for all layouts: steps of other batches are not compared |
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import roofsim
+from benchmarks.results import record, table
+
+MEGATRON = {"engine": "megatron-core", "precision": "bf16"}
+#: What Calculon's options are here, as far as they are axes; the rest of the space is left out.
+CALCULON: dict[str, list[Any]] = {
+    "parallel.context": [1],
+    "parallel.sharding": ["none", "optimizer"],
+    "parallel.schedule": ["1f1b"],
+    "parallel.account_for_embedding": [False],
+    "parallel.account_for_loss": [False],
+    "parallel.offload": [
+        {
+            name: "host"
+            for place, name in enumerate(("parameters", "activations", "optimizer_state"))
+            if bits >> place & 1
+        }
+        for bits in range(8)
+    ],
+}
+CASES: dict[str, dict[str, Any]] = {
+    "gpt3-175b, 1,024 A100": {
+        "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": 1536}},
+        "gpu": "a100-sxm4-80gb",
+        "gpus": 1024,
+    },
+    "gpt3-175b, 1,024 A100, Calculon's axes": {
+        "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": 4096}},
+        "gpu": "a100-sxm4-80gb",
+        "gpus": 1024,
+        "axes": CALCULON,
+    },
+    "deepseek-v3, 2,048 H800": {
+        "scenario": {
+            "model": "deepseek-v3",
+            "workload": MEGATRON | {"global_batch_size": 15360, "sequence_length": 4096},
+        },
+        "gpu": "h800-sxm-80gb",
+        "gpus": 2048,
+    },
+} | {
+    f"llama3-405b, {gpus:,} H100": {
+        "scenario": {
+            "model": "llama3-405b",
+            "workload": MEGATRON | {"global_batch_size": 2048, "sequence_length": 8192},
+        },
+        "gpu": "h100-sxm5-80gb",
+        "gpus": gpus,
+    }
+    for gpus in (512, 1024, 2048, 4096, 8192, 16384)
+}
+#: GPUs from and to which a space is searched at once: how time grows with layouts.
+GROWTH = ((64, 64), (64, 256), (64, 1024), (64, 4096), (64, 16384))
+#: Layers of the model that is searched with each of these: how time grows with layers.
+LAYERS = (24, 48, 96, 192, 384)
+HEADS = (
+    *("search", "layouts", "refused", "do not fit", "cut", "priced", "programs", "wall s", "process s", "start s"),
+    *("decided/s", "step s", "bound/best", "MiB"),
+)
+
+
+def growing() -> dict[str, dict[str, Any]]:
+    """Return searches that grow in layouts, and in layers."""
+    base = CASES["gpt3-175b, 1,024 A100"]
+    layouts = {f"gpt3-175b, {low}..{high} A100": base | {"gpus": f"{low}..{high}"} for low, high in GROWTH}
+    layers = {
+        f"gpt3-175b with {number} layers, 1,024 A100": base
+        | {"scenario": base["scenario"] | {"model": {"base": "gpt3-175b", "num_layers": number}}}
+        for number in LAYERS
+    }
+    return layouts | layers
+
+
+def measure(case: dict[str, Any]) -> dict[str, Any]:
+    """Search the layouts of a case."""
+    began = time.process_time()
+    roofsim.run("gpt2", gpu="a100")
+    start = time.process_time() - began
+    wall, own = time.perf_counter(), time.process_time()
+    plan = roofsim.plan(case["scenario"], gpus=case["gpus"], gpu=case["gpu"], axes=case.get("axes"))
+    wall, own = time.perf_counter() - wall, time.process_time() - own
+    bound = plan.lower_bound
+    return {
+        "layouts": plan.considered,
+        "refused": sum(plan.refused.values()),
+        "do not fit": plan.does_not_fit,
+        "cut": plan.cut,
+        "priced": plan.priced,
+        "programs": plan.structures,
+        "wall s": wall,
+        "process s": own,
+        "start s": start,
+        "decided/s": plan.considered / own,
+        "step s": None if plan.best is None else plan.best.step_time,
+        "bound/best": None if bound is None or plan.best is None else bound / plan.best.step_time,
+        "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def measured_apart(name: str) -> dict[str, Any]:
+    """Return what a process of its own measures."""
+    done = subprocess.run([sys.executable, __file__, "--one", name], check=True, capture_output=True, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {"search": name, **answer}
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def main() -> None:
+    """Print a table of searches."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="searches whose name has this text")
+    parser.add_argument("--growth", action="store_true", help="how time grows with layouts and with layers")
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure((CASES | growing())[options.one])))
+        return
+    rows = [measured_apart(name) for name in (growing() if options.growth else CASES) if options.only in name]
+    print(table(HEADS, [[_said(row[head]) for head in HEADS] for row in rows]))
+    if options.record:
+        print(record("plan-growth" if options.growth else "plan-speed", {"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
