@@ -100,10 +100,8 @@ def test_a_simulation_runs_requests_as_they_are(log):
     own = roofsim.serve("llama3-8b", gpu="h100", requests=log(ROWS), request_rate=rate, simulated=True)
     assert own.simulated.output_length == pytest.approx(152.2, rel=0.01)
     assert own.simulated.request_rate == pytest.approx(rate, rel=0.03)
-    # Long prompts and bursts: most first tokens come sooner, the last ones much later.
-    assert (
-        own.simulated.percentiles["99"]["time_to_first_token"] > even.simulated.percentiles["99"]["time_to_first_token"]
-    )
+    # Bunches of requests, some with long prompts, wait for one another.
+    assert own.simulated.time_to_first_token > 1.1 * even.simulated.time_to_first_token
 
 
 def test_log_normal_lengths_and_bursts_are_simulated():
