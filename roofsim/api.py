@@ -183,6 +183,7 @@ def serve(
     percentile: float | None = None,
     axes: Mapping[str, Sequence[Any]] | None = None,
     top: int = 10,
+    requests: str | Path | None = None,
     simulated: bool = False,
     **overrides: Any,
 ) -> Any:
@@ -202,6 +203,9 @@ def serve(
     axes, top
         With bounds: key of the scenario -> values (``{"gpu": ["h100", "h200"], "parallel.tensor": [1, 2, 4]}``; keywords may be
         lists as well). The answer is then the cheapest servers that keep the bounds, and how many of them.
+    requests
+        A CSV or JSONL file of requests (prompt, output and, if known, arrival in seconds): their mean lengths and their rate, in
+        place of those of the scenario. A simulation runs them as they are.
     simulated
         Run the same server step by step beside the estimate (of models that generate tokens: needs simpy).
 
@@ -216,10 +220,13 @@ def serve(
     SpecError
         When the request is wrong.
     """
+    from roofsim.errors import Place
     from roofsim.serve.any_model import serve_any
+    from roofsim.serve.request_log import read_requests
     from roofsim.serve.target import read_target
 
     target = read_target(ttft, tpot, percentile)
+    log = None if requests is None else read_requests(requests, Place("requests"))
     if target is not None:
         from roofsim.search.serving.asked import split_keywords
 
@@ -227,8 +234,11 @@ def serve(
         if several:
             from roofsim.search.serving.search import search_servers
 
-            return search_servers(load_scenario(scenario, overrides), several, target, resolve_document, k=top)
-    return serve_any(load_scenario(scenario, overrides), resolve_document, simulated=simulated, target=target)
+            document = load_scenario(scenario, overrides)
+            document = document if log is None else log.on(document)
+            return search_servers(document, several, target, resolve_document, k=top)
+    document = load_scenario(scenario, overrides)
+    return serve_any(document, resolve_document, simulated=simulated, target=target, requests=log)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:

@@ -29,6 +29,16 @@ Plot = Annotated[
 Simulate = Annotated[
     bool, Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
 ]
+Requests = Annotated[
+    Path | None,
+    Option(
+        "--requests",
+        metavar="FILE",
+        panel="Workload",
+        help="A CSV or JSONL file of requests (prompt, output, arrival in seconds): their mean lengths and their rate. --simulate "
+        "runs them as they are.",
+    ),
+]
 AxisTexts = Annotated[
     list[str] | None,
     Option(
@@ -64,6 +74,7 @@ def serve(
     plot: Plot = None,
     dark: Dark = False,
     simulate: Simulate = False,
+    requests: Requests = None,
     ttft: Ttft = None,
     tpot: Tpot = None,
     percentile: Percentile = None,
@@ -74,12 +85,15 @@ def serve(
 ) -> None:
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token or request."""
     from roofsim.api import resolve_document
+    from roofsim.errors import Place
     from roofsim.serve.any_model import serve_any
+    from roofsim.serve.request_log import read_requests
     from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
     checked_report(html)
     target = read_target(ttft, tpot, percentile, shown="--")
+    log = None if requests is None else read_requests(requests, Place("--requests"))
     if target is not None or axis:
         from roofsim.cli.servers import chosen, of_one_server
         from roofsim.search.serving.asked import split_flags
@@ -88,10 +102,11 @@ def serve(
         if axes and target is not None:
             of_one_server({"--html": html, "--plot": plot, "--simulate": simulate})
             document = document_of(asked_for(scenario, from_launch, overrides), overrides)
+            document = document if log is None else log.on(document)
             chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
             return
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
-    served = serve_any(document, resolve_document, simulated=simulate, target=target)
+    served = serve_any(document, resolve_document, simulated=simulate, target=target, requests=log)
     if json:
         from roofsim.report.tabular import to_json
 

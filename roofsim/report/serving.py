@@ -10,7 +10,7 @@ from rich.text import Text
 from roofsim.analyze.verdicts import TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number
-from roofsim.report.serving_target import percentile_rows, sized_rows
+from roofsim.report.serving_target import percentile_rows, simulated_percentiles, sized_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -279,7 +279,7 @@ def _simulated(served: Served) -> str:
     return (
         f"{simulated.requests} requests: first token {words.seconds(simulated.time_to_first_token)} "
         f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(simulated.request_rate)} requests/s"
-        f"{' per replica' if served.plan.replicas > 1 and served.workers is None else ''}"
+        f"{' per replica' if served.plan.replicas > 1 and served.workers is None else ''}; {simulated_percentiles(simulated)}"
     )
 
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 from roofsim.report import words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.serve.served import Served
+    from roofsim.serve.simulation import Simulated
     from roofsim.serve.sizing import SizedServer
     from roofsim.serve.target import LatencyTarget
 
@@ -106,5 +109,13 @@ def percentile_rows(served: Served) -> list[tuple[str, str]]:
     return [(names, "; ".join(parts))]
 
 
-def _three(seconds: list[float]) -> str:
-    return " / ".join(words.seconds(one) for one in seconds)
+def simulated_percentiles(simulated: Simulated) -> str:
+    """Return the percentiles of a simulation in words."""
+    of = list(simulated.percentiles.values())
+    said = f"{' / '.join(f'p{percent}' for percent in simulated.percentiles)} first token {_three([one[_FIRST] for one in of])}"
+    each = [one[_EACH] for one in of]
+    return said if None in each else f"{said}, per token {_three(each)}"
+
+
+def _three(seconds: Sequence[float | None]) -> str:
+    return " / ".join(words.seconds(one) for one in seconds if one is not None)

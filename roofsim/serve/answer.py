@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roofsim.records import replace
 from roofsim.serve.bounds import bounds_of, turning
 from roofsim.serve.conditioning import conditioning_of
+from roofsim.serve.request_log import drawn
 from roofsim.serve.served import Served
 from roofsim.serve.server import at_concurrency, of_few, server_of, steady_state
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from roofsim.serve.disaggregated import Workers
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.plan import ServerPlan
+    from roofsim.serve.request_log import RequestLog
     from roofsim.serve.room import Room
     from roofsim.serve.server import Server
     from roofsim.serve.simulation import Simulated
@@ -26,16 +28,23 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 
-def serve_document(document: Document, resolve: Callable[[Document], Resolved], *, simulated: bool = False) -> Served:
+def serve_document(
+    document: Document,
+    resolve: Callable[[Document], Resolved],
+    *,
+    simulated: bool = False,
+    requests: RequestLog | None = None,
+) -> Served:
     """Answer a request; see `roofsim.serve`."""
     server = server_of(document, resolve)
     if not server.room.fits:
         return without_room(server)
-    return answer_of(server, simulated=simulated)
+    return answer_of(server, simulated=simulated, requests=requests)
 
 
-def answer_of(server: Server, *, simulated: bool = False) -> Served:
-    """Answer for a server that has room for a request."""
+def answer_of(server: Server, *, simulated: bool = False, requests: RequestLog | None = None) -> Served:
+    """Answer for a server that has room for a request; `requests` are those whose means its plan has."""
+    requests = drawn(server.plan) if requests is None else requests
     plan, timing, load, workers, room = server.plan, server.timing, server.load, server.workers, server.room
     highest, steady = server.highest_rate, server.steady()
     curve = _curve(plan, timing, load, workers)
@@ -61,7 +70,8 @@ def answer_of(server: Server, *, simulated: bool = False) -> Served:
         curve=curve,
         conditioning=conditioning,
         latencies=server.latencies(),
-        notes=_notes(plan, room, load, conditioning),
+        requests=requests,
+        notes=(*_notes(plan, room, load, conditioning), *(() if requests is None else requests.notes())),
     )
     return replace(served, simulated=_simulated(served)) if simulated else served
 
@@ -147,5 +157,6 @@ def _simulated(served: Served) -> Simulated | None:
         rate=None if plan.request_rate is None else plan.request_rate / share,
         poisson=plan.serving.arrivals != "constant",
         variation=plan.variation,
+        log=served.requests,
     )
     return replace(simulated, request_rate=simulated.request_rate * batches, in_flight=simulated.in_flight * batches)

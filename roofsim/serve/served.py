@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from roofsim.serve.latencies import TokenLatencies
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.plan import ServerPlan
+    from roofsim.serve.request_log import RequestLog
     from roofsim.serve.room import Room
     from roofsim.serve.simulation import Simulated
     from roofsim.serve.sizing import SizedServer
@@ -54,6 +55,8 @@ class Served(Printed):
         How far apart latencies of requests lie that come at a rate; None for other loads.
     sized
         Of a server that is to keep bounds on its latencies: the rate that it sustains, and the replicas that a rate needs.
+    requests
+        Those of a file, whose means the plan has.
     """
 
     plan: ServerPlan
@@ -71,6 +74,7 @@ class Served(Printed):
     conditioning: Conditioning | None = None
     latencies: TokenLatencies | None = None
     sized: SizedServer | None = None
+    requests: RequestLog | None = None
     simulated: Simulated | None = None
 
     @property
@@ -259,6 +263,7 @@ def as_data(served: Served) -> dict[str, Any]:
         if steady is None
         else served.rates(steady) | {"output_tokens_per_second_range": served.output_range},
         **_target(served),
+        **({} if served.requests is None else {"requests": served.requests.to_dict()}),
         "running": None if steady is None else steady.running,
         "waiting": None if steady is None else steady.waiting,
         "prompt_share": None if steady is None else steady.prompt_share,

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from roofsim.serve.disaggregated import Workers
     from roofsim.serve.load import Load
+    from roofsim.serve.request_log import RequestLog
     from roofsim.serve.timing import Timing
 
 #: Requests that are measured, at least and for each that is under way; as many again warm the server up.
 _LEAST: Final = 600
 _EACH: Final = 12.0
+#: Percentiles of latencies.
+_PERCENTS: Final = (50.0, 90.0, 99.0)
 #: Arrivals that are drawn at once.
 _GAPS: Final = 20_000
 
@@ -35,6 +38,7 @@ class Request:
     sent: float
     tokens: float
     checks: int
+    prompt: float
     left: float = 0.0
     first: float = 0.0
     last: float = 0.0
@@ -57,6 +61,8 @@ class Simulated:
         The middle 80 % of times to the first token.
     steady
         Whether requests left as fast as they came.
+    percentiles
+        Percent of the requests -> what their times to the first token, and per token, do not exceed.
     """
 
     requests: int
@@ -68,6 +74,7 @@ class Simulated:
     in_flight: float
     first_token_range: tuple[float, float]
     steady: bool
+    percentiles: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -138,7 +145,7 @@ class _Replica:
         self.tokens += len(self.decoding) * self.timing.tokens_per_check
         while self.decoding and self.decoding[0][0] <= self.steps:
             _, _, request = heapq.heappop(self.decoding)
-            self.tokens -= self.prompt + request.checks * self.timing.tokens_per_check
+            self.tokens -= request.prompt + request.checks * self.timing.tokens_per_check
             request.last = self.env.now
             leave(request)
 
@@ -156,7 +163,7 @@ class _Replica:
 
     def _begin(self, request: Request) -> None:
         self.serial += 1
-        self.tokens += self.prompt
+        self.tokens += request.prompt
         heapq.heappush(self.decoding, (self.steps + request.checks, self.serial, request))
 
 
@@ -189,9 +196,11 @@ class _Split:
                 yield event
                 continue
             taken = [self.queue.popleft()]
-            while self.queue and (len(taken) + 1) * self.load.tokens <= self.load.budget:
+            room = self.load.budget - taken[0].tokens
+            while self.queue and self.queue[0].tokens <= room:
                 taken.append(self.queue.popleft())
-            tokens = len(taken) * self.load.tokens
+                room -= taken[-1].tokens
+            tokens = sum(request.tokens for request in taken)
             pieces = max(tokens / self.load.budget, 1.0)
             yield self.env.timeout(pieces * self.timing.prompt_pass(tokens / pieces, float(len(taken))))
             for request in taken:
@@ -216,19 +225,29 @@ class _Traffic:
     load: Load
     random: np.random.Generator
     variation: float
+    prompt: float
+    requests: RequestLog | None = None
     sent: int = 0
     done: list[Request] = field(default_factory=list)
 
     def request(self) -> Request:
-        """Return a request with an output length of its own (gamma-distributed), whose steps are rounded at random."""
+        """Return a request with an output length of its own (gamma-distributed), whose steps are rounded at random.
+
+        Of a log, requests follow one another in its order, and again from its first.
+        """
         self.sent += 1
-        mean, spread = self.load.checks, self.variation
+        mean, spread, prompt, tokens = self.load.checks, self.variation, self.prompt, self.load.tokens
         steps = mean
-        if spread > 0.0 and mean > 0.0:
+        if self.requests is not None:
+            place = (self.sent - 1) % len(self.requests.prompts)
+            prompt = self.requests.prompts[place]
+            tokens = max(prompt - (self.prompt - tokens), 1.0)
+            steps = mean = mean / max(self.load.outputs, 1.0) * (self.requests.outputs[place] - 1.0)
+        elif spread > 0.0 and mean > 0.0:
             steps = float(self.random.gamma(1.0 / spread**2, mean * spread**2))
         whole = int(steps + self.random.random()) if mean > 0.0 else 0
         checks = max(whole, 1 if mean > 0.0 else 0)
-        return Request(sent=self.env.now, tokens=self.load.tokens, checks=checks, left=self.load.tokens)
+        return Request(sent=self.env.now, tokens=tokens, checks=checks, prompt=prompt, left=tokens)
 
     def travel(self, request: Request) -> Generator[Any]:
         """Bring a request from the client to the scheduler; nobody takes equally long for that."""
@@ -242,7 +261,13 @@ class _Traffic:
         self.env.process(self.travel(self.request()))
 
     def arrivals(self, rate: float, *, poisson: bool) -> Generator[Any]:
-        """Send requests at a rate."""
+        """Send requests at a rate; those of a log with its own times between them, as far apart in the mean as the rate says."""
+        logged = None if self.requests is None else self.requests.gaps
+        while logged is not None:
+            mean = sum(logged) / len(logged)
+            for gap in logged:
+                yield self.env.timeout(gap / mean / rate)
+                self.env.process(self.travel(self.request()))
         while True:
             gaps = np.full(_GAPS, 1.0 / rate)
             if poisson:  # as many in the mean as asked for: close to the highest rate a difference of a percent shows
@@ -265,8 +290,11 @@ def simulate(
     variation: float = 0.0,
     requests: int | None = None,
     seed: int = 1,
+    log: RequestLog | None = None,
 ) -> Simulated:
     """Run one replica, or all `workers` where prompts and decode are apart, until enough requests are done.
+
+    With a `log`, requests have its lengths, and, where they come at a rate, its bursts.
 
     Raises
     ------
@@ -281,7 +309,7 @@ def simulate(
     count = 1 if workers is None else int(workers.decode)
     replicas = [_Replica(env, timing, load, prompt) for _ in range(count)]
     server = replicas[0] if workers is None else _Split(env, timing, load, workers, replicas)
-    traffic = _Traffic(env, server, load, np.random.default_rng(seed), variation)
+    traffic = _Traffic(env, server, load, np.random.default_rng(seed), variation, prompt, log)
     leave = traffic.done.append if concurrency is None else traffic.again
     for replica in replicas:
         env.process(replica.run(leave))
@@ -312,6 +340,7 @@ def _means(done: list[Request], seconds: float, before: int, after: int, timing:
     decode = np.array([request.last - request.first for request in done])
     outputs = np.array([request.checks * timing.tokens_per_check for request in done])
     low, high = np.quantile(first, [0.1, 0.9])
+    each = (decode / np.maximum(outputs, 1.0))[outputs > 0.0]
     rate = len(done) / seconds
     return Simulated(
         requests=len(done),
@@ -323,4 +352,11 @@ def _means(done: list[Request], seconds: float, before: int, after: int, timing:
         in_flight=float(whole.sum() / seconds),
         first_token_range=(float(low), float(high)),
         steady=after - before <= 0.2 * len(done) + 10.0,
+        percentiles={
+            f"{percent:g}": {
+                "time_to_first_token": float(np.percentile(first, percent)),
+                "time_per_output_token": float(np.percentile(each, percent)) if len(each) else None,
+            }
+            for percent in _PERCENTS
+        },
     )

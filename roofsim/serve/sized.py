@@ -17,6 +17,7 @@ from roofsim.spec.scenario.document import with_override
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.serve.request_log import RequestLog
     from roofsim.serve.served import Served
     from roofsim.serve.server import Server
     from roofsim.serve.target import LatencyTarget
@@ -34,7 +35,12 @@ _MOST: Final = 10**6
 
 
 def serve_to_target(
-    document: Document, resolve: Callable[[Document], Resolved], target: LatencyTarget, *, simulated: bool = False
+    document: Document,
+    resolve: Callable[[Document], Resolved],
+    target: LatencyTarget,
+    *,
+    simulated: bool = False,
+    requests: RequestLog | None = None,
 ) -> Served:
     """Answer for the server that keeps bounds: as many replicas as a stated rate needs, or one at the largest rate it sustains.
 
@@ -53,7 +59,7 @@ def serve_to_target(
     if sizing.rate <= 0.0:
         sized = replace(sized, hint=way_out(document, resolve, target))
     final = _final(document, unit, sized)
-    return replace(answer_of(_server(final, resolve, unit, sized), simulated=simulated), sized=sized)
+    return replace(answer_of(_server(final, resolve, unit, sized), simulated=simulated, requests=requests), sized=sized)
 
 
 def unit_of(

@@ -164,7 +164,7 @@ def test_every_token_is_run_once_in_the_simulation(answers, name):
     env.process(replica.run(gone.append))
     checks = [5, 1, 63, 20, 9, 30, 63, 2]
     for steps in checks:
-        replica.send(Request(sent=0.0, tokens=3000.0, checks=steps, left=3000.0))
+        replica.send(Request(sent=0.0, tokens=3000.0, checks=steps, prompt=replica.prompt, left=3000.0))
     env.run()
     assert len(gone) == len(checks)
     assert sum(counting.prompts) == pytest.approx(3000.0 * len(checks))

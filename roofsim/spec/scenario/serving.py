@@ -127,6 +127,16 @@ class Serving(DynamicBatching):
         description="Standard deviation of output lengths as a share of their mean. Left out: 0.1, but 0 at a fixed "
         "concurrency where the engine runs prompts first, so that requests decode in lockstep.",
     )
+    prompt_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
+        default=None,
+        description="Standard deviation of prompt lengths as a share of their mean (log-normal): for a simulation; the estimate "
+        "takes all prompts as the mean one.",
+    )
+    arrival_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
+        default=None,
+        description="Standard deviation of the times between requests as a share of their mean (log-normal; at random: 1, bursts: "
+        "more): for a simulation.",
+    )
     num_prompts: Count | None = Field(
         default=None,
         description="Requests of a benchmark run. Times and rates are then means over all of it: the first wave, which is sent at "
