@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
     "decide/power.py": {"_LIMITS"},
+    "report/power.py": {"_NOTHING"},
     "report/budget.py": {"_MOST", "_REFUSED"},
     # how far limits of power were tried
     "spec/settle/held.py": {"MEASURED", "LEAST"},
