@@ -42,7 +42,7 @@ def run(
     checked_report(html)
     work = work_of(job)
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
-    evaluation = evaluated(document, [], with_curve=plot is not None or html is not None)
+    evaluation = evaluated(document, [], with_curve=any(path is not None for path in (plot, html, trace)))
     result = answer(evaluation)
     costs = jobs_of([(evaluation, result)], work)
     if emit is not None:
