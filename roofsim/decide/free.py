@@ -51,7 +51,8 @@ def free_changes(
                 every.setdefault(candidate.text, candidate)
     screened = [(ratio, one) for one in progress(list(every.values())) if (ratio := _screened(jobs, one)) is not None]
     gaining = [(_bucket(one), advice) for one in _picked(screened) if (advice := _worked_out(jobs, one)) is not None]
-    gaining += [("layout", advice) for advice in _layouts(jobs)]
+    single = {advice.change for _, advice in gaining}
+    gaining += [("layout", advice) for advice in _layouts(jobs) if advice.change not in single]
     return sorted(_few(gaining), key=lambda one: -one.gain), len(every)
 
 

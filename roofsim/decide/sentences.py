@@ -30,7 +30,7 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
         Of memory bandwidth and of tensor FLOP/s, the cheaper first.
     """
     more, less = sorted(costs, key=lambda one: -one.elasticity)
-    if more.elasticity < NOTHING:
+    if more.elasticity < NOTHING or more.doubled < IDLE:
         most = next(iter(limits))
         return (
             f"Neither bandwidth nor compute: {percent(limits[most])} of the time waits for {BOUND_WORDS[most]}, and 1 % more "

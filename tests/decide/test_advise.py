@@ -82,6 +82,13 @@ def test_a_decode_is_told_bandwidth_and_an_overworked_host_neither(decode):
     assert {"memory.bandwidth=2x"} <= {one.change for one in dense.not_worth}
 
 
+def test_a_first_sentence_does_not_sell_what_buys_nothing():
+    busy = roofsim.advise("sd15-unet", gpu="rtx4090", phase="forward", engine="diffusers")
+    assert busy.verdict.startswith("Neither bandwidth nor compute: ")
+    idle = {one.change for one in busy.not_worth}
+    assert {"memory.bandwidth=2x", "peak.bf16=2x"} <= idle
+
+
 def test_one_percent_more_speed_costs_what_the_market_asks_over_what_it_gains(decode):
     market, hourly = sure(decode.market), roofsim.run(DECODE).cost["usd_per_hour"]
     for one in decode.marginals:
