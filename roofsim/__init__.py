@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.decide.advise import advise
+    from roofsim.decide.budget import budget
     from roofsim.decide.check import check
     from roofsim.decide.need import need
+    from roofsim.decide.owning import rent_or_buy
+    from roofsim.decide.power import power
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
@@ -32,6 +35,7 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "advise",
+    "budget",
     "check",
     "collectives",
     "compare",
@@ -43,6 +47,8 @@ __all__ = [
     "need",
     "ops",
     "plan",
+    "power",
+    "rent_or_buy",
     "resolve",
     "run",
     "serve",
@@ -61,6 +67,9 @@ _HOMES = {
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",
     "advise": "roofsim.decide.advise",
+    "budget": "roofsim.decide.budget",
+    "power": "roofsim.decide.power",
+    "rent_or_buy": "roofsim.decide.owning",
     "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",

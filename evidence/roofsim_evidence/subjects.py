@@ -175,6 +175,13 @@ SUBJECTS: Final = {
         document="docs/memory-accuracy.md",
         sets=("memory",),
     ),
+    "pairs": MeasuredSubject(
+        about="ratios of measured pairs: one run on two cards, one card with two batches",
+        home="roofsim_evidence.pairs.verbs",
+        verbs=("score", "page"),
+        measurements="out_of_fold",
+        document="docs/pairs.md",
+    ),
     "exactness": MeasuredSubject(
         about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
         home="roofsim_evidence.exactness.verbs",

@@ -32,6 +32,22 @@ _COUNTED: Final = (
     "convolutions", "streams", "host", "communication", "nodes", "crowded", "unknown_host", "unknown_flows",
 )  # fmt: skip
 
+#: Numbers of a resolved scenario that decide how large its kernels are.
+_SIZES: Final = {
+    "workload": (
+        "micro_batch_size",
+        "sequence_length",
+        "prompt_length",
+        "context_length",
+        "target_length",
+        "image_size",
+    ),
+    "parallel": ("tensor", "context", "expert"),
+}
+#: How far the ratio of two runs of the same kernels errs beyond what their shares of time say, where kernels are e times as large:
+#: with it four of five measured pairs of neighboring batches on one card lie inside (docs/pairs.md), without it one of two.
+_OF_SIZES: Final = 0.08
+
 
 def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float, float] | None:
     """Return the 80 % interval of a ratio of speeds; None where no interval is known.
@@ -41,7 +57,8 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     time is in both runs: the ratio errs by as much as the shares of the kinds of time differ. Let the step err by ``w``, each kind
     of time apart by ``w / sqrt(sum of squared shares)``; the ratio then errs by
     ``w sqrt(sum (share after - share before)^2 / sum share before^2)``. Of what a run has more of (hosts, communication,
-    convolutions) the additional part errs.
+    convolutions) the additional part errs. Kernels of other sizes err apart as well: by `_OF_SIZES` times the logarithm of the
+    factor between the sizes.
 
     Parameters
     ----------
@@ -55,7 +72,7 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     moved = moved_share(before.time, after.time)
     names = [name for name in after.interval_terms if name not in _COUNTED or name in before.interval_terms]
     extra = [name for name in after.interval_terms if name not in names]
-    below = above = 0.0
+    below = above = _OF_SIZES * _apart_in_size(before.scenario, after.scenario)
     for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
         first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
         if name in _COUNTED:
@@ -66,6 +83,16 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
             up, down = (max(float(one), float(two)) * moved for one, two in zip(first, second, strict=True))
         below, above = math.hypot(below, down), math.hypot(above, up)
     return ratio * math.exp(-below), ratio * math.exp(above)
+
+
+def _apart_in_size(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    """Return how far the sizes of two resolved scenarios differ: the logarithms of their factors, in quadrature."""
+    sizes = [
+        (before.get(section, {}).get(key), after.get(section, {}).get(key))
+        for section, keys in _SIZES.items()
+        for key in keys
+    ]
+    return math.hypot(*(math.log(float(two) / float(one)) for one, two in sizes if one and two))
 
 
 def interval_of_ratio(first: Terms, second: Terms, factor: float) -> tuple[float, float] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text, written
 from roofsim.cli.words import Option
 
@@ -41,6 +42,7 @@ def check(
     scenario: Scenario,
     measured: Measured = None,
     measured_memory: MeasuredMemory = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -49,8 +51,10 @@ def check(
     from roofsim.cli.progress import tracked
     from roofsim.decide.check import check_document
 
+    checked_report(html)
+    document = document_of(scenario, overrides)
     shown = check_document(
-        document_of(scenario, overrides),
+        document,
         measured or (),
         memory=measured_memory,
         command=written(scenario, overrides),
@@ -58,6 +62,7 @@ def check(
         progress=lambda every: tracked(every, "trying causes"),
     )
     _write(shown, json=json, csv=csv)
+    write_report(html, shown, "check", document, {"measured": measured, "memory": measured_memory})
 
 
 def _write(shown: Check, *, json: bool, csv: bool) -> None:

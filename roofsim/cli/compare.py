@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import several
 from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json, Scenario
+from roofsim.cli.job import jobs_of, with_job, work_of
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -14,6 +15,7 @@ from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
+    from roofsim.decide.long_job import JobCost
 
 ORDERS = ("given", "speed", "step", "cost", "price", "energy", "memory", "mfu", "label")
 
@@ -54,7 +56,7 @@ Plot = Annotated[
 ]
 
 
-@scenario_options
+@scenario_options(job=True)
 def compare(
     *,
     scenario: Scenario,
@@ -65,6 +67,7 @@ def compare(
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
+    job: dict[str, str | None] | None = None,
     dark: Dark = False,
     html: Html = None,
     overrides: Overrides,
@@ -76,6 +79,7 @@ def compare(
     from roofsim.spec.own_prices import price_settings
     from roofsim.spec.settle.cards import read_cards
 
+    work = work_of(job)
     _refuse_cards_as_number(overrides)
     checked_path(plot, *PICTURES)
     checked_report(html)
@@ -90,7 +94,9 @@ def compare(
         prices=price_settings(price or ()),
         progress=lambda entries: tracked(entries, "comparing"),
     )
-    _write(comparison, json=json, csv=csv)
+    rows = [row for row in comparison if row.evaluation is not None and row.result is not None and row.fits]
+    costs = jobs_of([(row.evaluation, row.result) for row in rows], work, [row.label for row in rows])
+    _write(comparison, costs, json=json, csv=csv)
     if plot is not None and comparison.results:
         from roofsim.report.comparison_plot import draw_comparison
         from roofsim.report.figure import look
@@ -103,15 +109,19 @@ def compare(
         raise SystemExit(2)
 
 
-def _write(comparison: Comparison, *, json: bool, csv: bool) -> None:
+def _write(comparison: Comparison, costs: list[JobCost], *, json: bool, csv: bool) -> None:
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(comparison.to_dict()))
+        write_text(to_json(with_job(comparison.to_dict(), costs)))
     elif not as_rows([row.to_dict() for row in comparison] if csv else [], json=False, csv=csv):
         from roofsim.report.comparison import print_comparison
 
         print_comparison(console(), comparison)
+        if costs:
+            from roofsim.report.job import print_jobs
+
+            print_jobs(console(), costs)
 
 
 def _prices(texts: list[str] | None) -> dict[str, str]:

@@ -102,6 +102,7 @@ def scenario_options(
     defaults: dict[str, str] | None = ...,
     settings: bool = ...,
     prices: bool = ...,
+    job: bool = ...,
 ) -> Callable[[Verb], Verb]: ...
 
 
@@ -113,15 +114,17 @@ def scenario_options(
     defaults: dict[str, str] | None = None,
     settings: bool = True,
     prices: bool = True,
+    job: bool = False,
 ) -> Any:
     """Add the scenario options to a verb, but those left out; it receives them as `overrides`, in the order of the schema.
 
     Those `refused` are not in the help; the verb says why it has no use for them. `defaults` are those that a verb has of
-    its own. Without `settings`, ``--set`` is the verb's own; without `prices`, the verb shows no cost.
+    its own. Without `settings`, ``--set`` is the verb's own; without `prices`, the verb shows no cost. With `job` it is also told
+    how much work there is (``--tokens``, ``--samples``), as `job`.
     """
     if verb is None:
         own_words: dict[str, Any] = {"leave_out": leave_out, "refused": refused, "defaults": defaults}
-        own_words |= {"settings": settings, "prices": prices}
+        own_words |= {"settings": settings, "prices": prices, "job": job}
         return functools.partial(scenario_options, **own_words)
     own = {name for name in verb.__annotations__ if name != "overrides"}
     taken = {*leave_out, *own}
@@ -134,13 +137,16 @@ def scenario_options(
         ]
         if prices:
             shared += [each for each in _prices() if each.name not in own]
+        shared += job_options() if job else []
         return [*shared, _settings()] if settings else shared
 
     @functools.wraps(verb)
     def wrapped(**given: Any) -> Any:
         stated = [] if "price" in own else given.pop("price", None) or []
         file = given.pop("price_file", None)
-        names = [name for name in given if name not in own and name != "settings"]
+        if job:
+            given["job"] = {name: given.pop(name, None) for name in JOB}
+        names = [name for name in given if name not in own and name not in ("settings", "job")]
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [setting(text) for text in given.pop("settings", None) or []]
@@ -195,6 +201,32 @@ def _settings() -> VerbParameter:
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
     )
     return VerbParameter("settings", list[str], declared, None, required=False)
+
+
+#: What says how much work there is, and what it costs to run it.
+JOB: Final = {
+    "tokens": ("N", "Say what so many tokens take: days, dollars, kWh, CO2: 15T."),
+    "samples": ("N", "The same for samples (images, sequences): 1.2M; of one epoch where --epochs says how many."),
+    "epochs": ("N", "How often --samples are gone through."),
+    "eval_samples": ("N", "Samples of an evaluation."),
+    "eval_every": ("STEPS", "Steps between two evaluations."),
+    "pue": ("X", "Power of the data centre over that of its machines."),
+    "carbon": ("G", "Grams of CO2 of a kWh."),
+}
+
+
+def job_options() -> list[VerbParameter]:
+    """Return the options that say how much work there is."""
+    return [
+        VerbParameter(
+            name,
+            str | None,
+            Option(f"--{name.replace('_', '-')}", metavar=metavar, panel="Money", help=about),
+            None,
+            required=False,
+        )
+        for name, (metavar, about) in JOB.items()
+    ]
 
 
 def _prices() -> list[VerbParameter]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Emit, Html, Json, Scenario
+from roofsim.cli.job import jobs_of, with_job, work_of
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -18,6 +19,7 @@ from roofsim.errors import Place, Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from roofsim.decide.long_job import JobCost, Work
     from roofsim.search.planning.answer import Plan
 
 OBJECTIVES = ("step_time", "cost", "tokens_per_usd", "tokens_per_joule", "memory")
@@ -133,7 +135,7 @@ Merge = Annotated[
 ]
 
 
-@scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"))
+@scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"), job=True)
 def plan(
     *,
     scenario: Scenario,
@@ -161,6 +163,7 @@ def plan(
     html: Html = None,
     json: Json = False,
     csv: Csv = False,
+    job: dict[str, str | None] | None = None,
     overrides: Overrides,
 ) -> None:
     """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
@@ -174,6 +177,7 @@ def plan(
     from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
+    work = work_of(job)
     checked_report(html)
     axes = read_written_axes(axis or [])
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
@@ -216,7 +220,7 @@ def plan(
     if emit is not None:
         write_text(_launched(scenario, overrides, answer, emit))
     elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
-        _print(answer, json=json)
+        _print(answer, _costs(scenario, overrides, answer, work), json=json)
     written = {
         "gpus": gpus,
         "gpu": gpu,
@@ -229,15 +233,33 @@ def plan(
     write_report(html, answer, "plan", document, written)
 
 
-def _print(answer: Plan, *, json: bool) -> None:
+def _costs(scenario: str, overrides: Overrides, plan: Plan, work: Work | None) -> list[JobCost]:
+    """Return what the work takes with each of the layouts that are shown."""
+    if work is None:
+        return []
+    from roofsim.api import answer, resolve_document
+    from roofsim.evaluate import evaluate
+    from roofsim.search.planning.winners import with_changes
+
+    document = document_of(scenario, overrides)
+    evaluations = [evaluate(resolve_document(with_changes(document, one.changes))) for one in plan.top]
+    labels = [f"{place}. {one.gpus}x{one.gpu}" for place, one in enumerate(plan.top, 1)]
+    return jobs_of([(each, answer(each)) for each in evaluations], work, labels)
+
+
+def _print(answer: Plan, costs: list[JobCost], *, json: bool) -> None:
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(answer.to_dict()))
+        write_text(to_json(with_job(answer.to_dict(), costs)))
     else:
         from roofsim.report.plan import print_plan
 
         print_plan(console(), answer)
+        if costs:
+            from roofsim.report.job import print_jobs
+
+            print_jobs(console(), costs)
 
 
 @contextmanager

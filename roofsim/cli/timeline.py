@@ -40,7 +40,7 @@ def timeline(
     checked_path(trace, ".json")
     checked_report(html)
     document = document_of(scenario, overrides)
-    evaluation = evaluated(document, [])
+    evaluation = evaluated(document, [], with_curve=trace is not None)
     answer = timeline_of(evaluation)
     if json:
         from roofsim.report.tabular import to_json

@@ -69,6 +69,30 @@ VERBS: Final = {
             "roofsim advise gpt.yaml bert-large --gpu a100 --weights 3,1",
         ),
     ),
+    "budget": Verb(
+        "roofsim.cli.budget:budget",
+        "Say what a budget buys: the most tokens, the best card and number of GPUs, and the largest model of the family.",
+        (
+            "roofsim budget llama3-8b --usd 50k --days 14 --seq-len 8k",
+            "roofsim budget resnet50 --usd 200 --days 1 --gpu a100,h100,rtx4090 --batch 256",
+        ),
+    ),
+    "rent-or-buy": Verb(
+        "roofsim.cli.owning:rent_or_buy",
+        "Say whether to rent or to buy GPUs for a scenario: what an hour of either costs, and where both cost the same.",
+        (
+            "roofsim rent-or-buy llama3-8b --gpu h100 --gpus 8 --seq-len 8k --utilisation 60% --years 3",
+            "roofsim rent-or-buy llama3-8b --gpu a100 --phase decode --purchase 20k --rent 1.50 --against h100",
+        ),
+    ),
+    "power": Verb(
+        "roofsim.cli.power:power",
+        "Say what power limits cost and save: speed and work per joule, and the limit that does the most.",
+        (
+            "roofsim power llama3-8b --gpu h100 --gpus 8 --seq-len 8k",
+            "roofsim power resnet50 --gpu a100 --batch 256 --limits 250W,300W,400W --plot power.png",
+        ),
+    ),
     "check": Verb(
         "roofsim.cli.check:check",
         "Hold a measured run beside its prediction: inside the interval or not, where they differ, and what would explain it.",

@@ -19,6 +19,8 @@ _GRID: Final = np.linspace(np.log(0.001), np.log(1_000_000.0), 91)
 #: Points and rounds of what is tried between two of them.
 _CUTS: Final = 33
 _ROUNDS: Final = 3
+#: A step that is longer by rounding alone is as short as asked: sums over many factors and over one differ in the last digits.
+_ROUNDED: Final = 1.0 + 1e-12
 #: Of a mix: what a resource grows by at once, in the logarithm, and what it must still be worth.
 _STRIDE: Final = 0.02
 _WORTH: Final = 0.001
@@ -85,7 +87,8 @@ def floor_of(evaluation: Evaluation, rates: tuple[str, ...]) -> tuple[float, str
 
 def _crossing(evaluation: Evaluation, rate: str, seconds: float, steps: Array) -> float | None:
     """Return the factor from which on a step is short enough."""
-    longer = np.flatnonzero(steps > seconds)
+    allowed = seconds * _ROUNDED
+    longer = np.flatnonzero(steps > allowed)
     if not longer.size:
         return 0.0
     last = int(longer[-1])
@@ -94,7 +97,7 @@ def _crossing(evaluation: Evaluation, rate: str, seconds: float, steps: Array) -
     low, high = float(_GRID[last]), float(_GRID[last + 1])
     for _ in range(_ROUNDS):
         cut = np.linspace(low, high, _CUTS)
-        inside = int(np.flatnonzero(_steps(evaluation, rate, cut)[:-1] > seconds)[-1])
+        inside = int(np.flatnonzero(_steps(evaluation, rate, cut)[:-1] > allowed)[-1])
         low, high = float(cut[inside]), float(cut[inside + 1])
     return float(np.exp(high))
 

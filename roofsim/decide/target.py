@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.compare.rows import rate_of
+from roofsim.decide.assumptions import read_number
 from roofsim.errors import Place, Problem, SpecError, UnitError, one_of
 from roofsim.records import dataclass
 from roofsim.units import parse
@@ -112,18 +113,12 @@ def read_target(given: Mapping[str, Any], tokens: Any = None, *, flags: bool = F
 
 
 def _number(text: Any, unit: str | None, shown: str) -> float:
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        value = float(text)
-    elif unit is not None:
-        try:
-            value = parse(text, unit)
-        except UnitError as error:
-            raise SpecError(Problem(error.problems[0].message, Place(shown), hint=error.problems[0].hint)) from None
-    else:
-        try:
-            value = float(str(text).replace(",", ""))
-        except ValueError:
-            value = math.nan
+    if unit is None or (isinstance(text, int | float) and not isinstance(text, bool)):
+        return read_number(text, shown)
+    try:
+        value = parse(text, unit)
+    except UnitError as error:
+        raise SpecError(Problem(error.problems[0].message, Place(shown), hint=error.problems[0].hint)) from None
     if not 0.0 < value < math.inf:
         raise SpecError(Problem(f"expected a number above zero; got {str(text)[:60]!r}", Place(shown)))
     return value

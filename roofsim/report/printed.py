@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.verdicts import DOES_NOT_FIT, FITS, TIGHT
@@ -150,34 +151,10 @@ def _show_plan(answer: Plan, console: Console) -> None:
     print_plan(console, answer)
 
 
-def _show_servers(answer: ServerChoices, console: Console) -> None:
-    from roofsim.report.servers import print_servers
-
-    print_servers(console, answer)
-
-
 def _show_whatif(answer: WhatIf, console: Console) -> None:
     from roofsim.report.whatif import print_whatif
 
     print_whatif(console, answer)
-
-
-def _show_need(answer: Need, console: Console) -> None:
-    from roofsim.report.need import print_need
-
-    print_need(console, answer)
-
-
-def _show_advice(answer: Advised, console: Console) -> None:
-    from roofsim.report.advise import print_advice
-
-    print_advice(console, answer)
-
-
-def _show_check(answer: Check, console: Console) -> None:
-    from roofsim.report.check import print_check
-
-    print_check(console, answer)
 
 
 def _show_sweep(answer: SweepTable, console: Console) -> None:
@@ -186,11 +163,25 @@ def _show_sweep(answer: SweepTable, console: Console) -> None:
     print_sweep(console, answer)
 
 
+def _printed_by(module: str, name: str) -> Callable[[Any, Console], None]:
+    """Return what prints an answer by a function of another module of this room."""
+    return lambda answer, console: getattr(import_module(f"roofsim.report.{module}"), name)(console, answer)
+
+
+def _said_by(module: str) -> Callable[[Any], str]:
+    """Return what says an answer in a sentence, of another module of this room."""
+    return lambda answer: str(import_module(f"roofsim.report.{module}").sentence(answer))
+
+
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "ServedPasses": _show_passes, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
-    "Need": _show_need, "Plan": _show_plan, "ServerChoices": _show_servers, "Advised": _show_advice, "Check": _show_check,
+    "Need": _printed_by("need", "print_need"), "Plan": _show_plan,
+    "ServerChoices": _printed_by("servers", "print_servers"), "Advised": _printed_by("advise", "print_advice"),
+    "Check": _printed_by("check", "print_check"),
+    "JobCost": _printed_by("job", "print_job"), "Budget": _printed_by("budget", "print_budget"),
+    "Owning": _printed_by("owning", "print_owning"), "PowerCurve": _printed_by("power", "print_power"),
 }  # fmt: skip
 
 
@@ -321,6 +312,10 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "WhatIf": _line_of_whatif,
     "Need": _line_of_need,
     "Advised": _line_of_advice,
+    "JobCost": _said_by("job"),
+    "Budget": _said_by("budget"),
+    "Owning": _said_by("owning"),
+    "PowerCurve": _said_by("power"),
     "Check": _line_of_check,
 }
 

@@ -102,6 +102,11 @@ def put_first(own: Mapping[str, Offers]) -> Iterator[set[str]]:
         _ASKED.reset(tokens[1])
 
 
+def own_now() -> str:
+    """Return what tells the user's prices that are in force from others."""
+    return repr(_OWN.get())
+
+
 def is_old(stated: str, today: date) -> bool:
     """Tell whether a date (YYYY, YYYY-MM or YYYY-MM-DD) is more than 18 months ago; of a year or month, its first day counts.
 

@@ -50,6 +50,7 @@ def scenarios(number: int) -> list[Any]:
 def bisected(evaluation, rate, seconds):
     """Return the least factor by halving intervals of its logarithm, one pricing at a time; None: none reaches it."""
     low, high = np.log(0.001), np.log(1_000_000.0)
+    seconds *= 1.0 + 1e-12  # rounding
 
     def step(log):
         return float(evaluation.reprice(Scales(**{rate: float(np.exp(log))})).step)
@@ -208,8 +209,7 @@ def test_data_is_plain():
         ({"step_time": float("inf")}, "expected a number above zero"),
         ({"step_time": "6"}, "unit"),
         ({"step_time": "6 GB"}, "unit"),
-        ({"tokens_per_second": "50k"}, "expected a number above zero; got '50k'"),
-        ({"tokens_per_second": "fast"}, "expected a number above zero; got 'fast'"),
+        ({"tokens_per_second": "fast"}, "expected a number above zero"),
         ({"days": 3.0}, "belong together"),
         ({"tokens": 1e9, "step_time": 1.0}, "belong together"),
         ({"time_to_first_token": "1 s"}, "decode has no time to the first token"),
@@ -227,3 +227,8 @@ def test_wrong_requests_say_what_is_wrong(asked, said):
 def test_huge_and_tiny_targets_are_answered():
     assert roofsim.need(DECODE, step_time=1e30).met
     assert not roofsim.need(DECODE, tokens_per_second=1e30).met
+
+
+def test_a_resource_that_plays_no_part_needs_no_amount_for_the_step_as_it_is():
+    evaluation = roofsim.evaluate(roofsim.resolve(FAMILIES["retinanet"], gpu="l4", batch=16, precision="fp32"))
+    assert needed(evaluation, "tensor_flops", float(evaluation.step.step)).factor == 0.0

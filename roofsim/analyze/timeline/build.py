@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.shares import WAIT_NAMES, made_of
+from roofsim.analyze.timeline.beside import beside, beside_stages
 from roofsim.analyze.timeline.exposure import GroupTime, group_times, rows
 from roofsim.analyze.timeline.passes import AFTERWARDS, Writer, run_of, waits_after
 from roofsim.analyze.timeline.spans import COMPUTE, Lane, Span, Timeline
@@ -82,6 +83,7 @@ def _alone(evaluation: Evaluation) -> Timeline:
         micro_batches=int(micro_batches),
         shown_micro_batches=int(micro_batches),
         notes=[*writer.notes, *_chain_notes(program)],
+        beside=beside(evaluation, writer.spans, costs),
     )
 
 
@@ -132,6 +134,7 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
         shown_micro_batches=shown_count,
         schedule=schedule.name,
         notes=notes,
+        beside=beside_stages(spans, len(kinds)),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES
 from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, WAITS, Span
 from roofsim.cost.host.copies import RESOURCES, host_path
+from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.cost.links.communication import FREE
 from roofsim.cost.scales import Scales
 from roofsim.evaluate import messages_of
@@ -178,8 +179,8 @@ class Writer:
         """Write the ops of a pass that takes so many seconds."""
         begin = self.now
         spans: list[Span] = []
-        for name, cost in _written(costs):
-            spans += self._op(part, name, cost, shares, index)
+        for repeat, cost in _written(costs):
+            spans += self._op(part, repeat, cost, shares, index)
         took = self.now - begin
         pace = lasts / took if took > 0.0 else 1.0
         for span in spans:  # ends move apart, a kernel waits for its launch; what it takes stays
@@ -190,8 +191,9 @@ class Writer:
         self.now = begin + lasts
         self.free = {stream: min(at, self.now) for stream, at in self.free.items()}
 
-    def _op(self, part: Part, name: str, cost: OpCost, shares: _Shares, index: int) -> Iterator[Span]:
+    def _op(self, part: Part, repeat: int | None, cost: OpCost, shares: _Shares, index: int) -> Iterator[Span]:
         op = cost.op
+        name = op.name if repeat is None else f"{op.name}[{repeat}]"
         phase = str(op.phase)
         if isinstance(op, Collective):
             share, seconds = shares.collectives.get((phase, op.group_of)), self._collective(part, op)
@@ -217,9 +219,28 @@ class Writer:
             yield self._beside(HOST, name, "host", seconds, 1.0, {"micro_batch": index})
         elif op.kind is not Kind.VIEW:
             seconds = part.over(cost.lasting(part.stretch) * op.share)
-            facts = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
+            facts = {
+                "micro_batch": index,
+                "class": str(op.group),
+                "layer": op.layer,
+                "op": op.name,
+                "repeat": repeat,
+                **self._amounts(part, cost, seconds),
+            }
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
             self.now += seconds
+
+    def _amounts(self, part: Part, cost: OpCost, seconds: float) -> dict[str, Any]:
+        """Return what one run of an op computes and moves, what bounds it, and the watts that it draws by its own energy."""
+        op, power = cost.op, self.evaluation.device.power
+        flops = part.over(op.executed_flops() * op.share)
+        moved = part.over((op.bytes_read() + op.bytes_written()) * op.share)
+        facts: dict[str, Any] = {"flops": flops, "bytes": moved, "intensity": flops / moved if moved else None}
+        facts["bound"] = max(BOUNDS, key=lambda name: part.over(getattr(cost, name)))
+        if power is not None and seconds > 0.0:
+            held = part.over(cost.held) > 0.0  # by its own power: it draws all that the card may
+            facts["watts"] = float(power) * (1.0 if held else min(part.over(cost.drawn * op.share) / seconds, 1.0))
+        return facts
 
     def _beside(
         self,
@@ -319,8 +340,8 @@ def _way(phase: str) -> str:
     return str(Phase.BACKWARD) if phase == Phase.RECOMPUTE else phase
 
 
-def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
-    """Iterate over ops in program order, each block as often as it repeats."""
+def _written(costs: list[OpCost]) -> Iterator[tuple[int | None, OpCost]]:
+    """Iterate over ops in program order, each block as often as it repeats, with the number of the repetition."""
     start = 0
     while start < len(costs):
         block = costs[start].op.block
@@ -329,9 +350,8 @@ def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
             stop += 1
         times = 1 if block is None else max(round(float(np.mean(block.repeat))), 1)
         for index in range(times):
-            suffix = "" if block is None else f"[{index}]"
             for cost in costs[start:stop]:
-                yield f"{cost.op.name}{suffix}", cost
+                yield None if block is None else index, cost
         start = stop
 
 

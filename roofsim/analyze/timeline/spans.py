@@ -76,6 +76,31 @@ class Lane:
     micro_batch: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What goes on beside the work of a timeline, each as amounts from an instant on; empty where it was not followed.
+
+    Attributes
+    ----------
+    memory
+        Bytes alive by category, of the rank that is written out.
+    power
+        Watts that kernels draw by their own energy.
+    links
+        Group of a collective, or direction of a copy -> bytes per second.
+    issue
+        Name, start and seconds of what the host issues.
+    in_flight
+        Of pipelines: micro batches that each lane holds.
+    """
+
+    memory: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+    power: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+    links: dict[str, list[tuple[float, dict[str, float]]]] = field(default_factory=dict)
+    issue: list[tuple[str, float, float]] = field(default_factory=list)
+    in_flight: list[list[tuple[float, dict[str, float]]]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Timeline(Printed):
     """A step, or one pass of inference.
@@ -102,6 +127,8 @@ class Timeline(Printed):
     schedule: str | None = None
     notes: list[str] = field(default_factory=list)
     memory: Memory | None = None
+    beside: Beside = field(default_factory=Beside)
+    """What goes on beside the spans, for traces."""
 
     @property
     def is_whole(self) -> bool:

@@ -190,7 +190,7 @@ def _prices(data: Data, comparison: Comparison, runs: list[tuple[int, Row]]) -> 
         label="price, USD per hour",
         low=0.0,
         high=1.15 * max(one[1] for one in known),
-        write=words.dollars,
+        write=lambda value: f"{value:g}",
         unit="USD/h",
     )
     y = PlotAxis(

@@ -83,7 +83,9 @@ def _steps(data: Data, plan: Plan) -> Chart | None:
 
 
 def _named(plan: Plan, one: Planned) -> str:
-    cards = {(each.gpu, each.gpus) for each in (*plan.top, *plan.front) if each.gpu}
+    """Return a layout in words, with its cards where those that are shown beside it are of several kinds or numbers."""
+    beside = plan.top if one in plan.top else plan.front
+    cards = {(each.gpu, each.gpus) for each in beside}
     where = f" on {words.count(one.gpus)} x {one.gpu}" if len(cards) > 1 else ""
     return f"{told.one_layout(one)}{where}"
 

@@ -32,7 +32,7 @@ _LATENCIES: Final = {
     "time_per_output_token": "per output token",
     "time": "one batch",
 }
-_VERDICT: Final = ("verdict", "first token", "throughput", "latency", "saturation")
+_VERDICT: Final = ("sustains", "replicas", "verdict", "first token", "throughput", "latency", "saturation")
 
 
 def page(served: Any, asked: AskedReport) -> ReportPage:

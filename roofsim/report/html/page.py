@@ -31,6 +31,7 @@ _PAGES: Final = {
     "Need": "of_need",
     "ScoredRows": "of_validate",
     "Advised": "of_advise",
+    "Check": "of_check",
 }
 _GENERIC: Final = "of_any"
 

@@ -1,0 +1,71 @@
+"""Say what a budget buys: ``roofsim budget llama3-8b --usd 50k --days 14``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from roofsim.cli.complete import several
+from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.words import Option
+
+Usd = Annotated[str, Option("--usd", metavar="N", panel="Target", help="Dollars to spend: 50000, 50k.")]
+Days = Annotated[str, Option("--days", metavar="N", panel="Target", help="Days that it may take.")]
+Gpu = Annotated[
+    list[str] | None,
+    Option(
+        "--gpu",
+        metavar="CARD,CARD,...",
+        complete=several("gpu"),
+        panel="Hardware",
+        help="Cards to choose among. May be repeated. [default: all whose price is known]",
+    ),
+]
+Most = Annotated[
+    int,
+    Option("--most", minimum=1, metavar="N", panel="Hardware", help="GPUs to rent at most; powers of two are tried."),
+]
+Ratio = Annotated[
+    str | None,
+    Option(
+        "--tokens-per-parameter",
+        metavar="X",
+        panel="Target",
+        help="What the largest model must be trained on, for each of its parameters.",
+    ),
+]
+
+
+@scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"))
+def budget(
+    *,
+    scenario: Scenario,
+    usd: Usd,
+    days: Days,
+    gpu: Gpu = None,
+    most: Most = 1024,
+    tokens_per_parameter: Ratio = None,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
+) -> None:
+    """Say what a budget buys: the most tokens, the best card and number of GPUs, and the largest model of the family."""
+    from roofsim.decide.budget import budget_document
+
+    answer = budget_document(
+        document_of(scenario, overrides),
+        usd=usd,
+        days=days,
+        cards=gpu,
+        most=most,
+        stated={"tokens_per_parameter": tokens_per_parameter},
+    )
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(answer.to_dict()))
+    elif not as_rows(answer.to_rows() if csv else [], json=False, csv=csv):
+        from roofsim.report.printed import show
+
+        show(answer, console())

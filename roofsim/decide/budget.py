@@ -1,0 +1,383 @@
+"""Say what a budget buys: the most work in so many days for so many dollars, on which card and how many, and the largest model."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
+from roofsim.analyze.printed import Printed
+from roofsim.api import answer, import_model
+from roofsim.decide.assumptions import assumption, read_number
+from roofsim.decide.lowest import lowest_price, price_of
+from roofsim.errors import NoDataError, Place, Problem, SpecError
+from roofsim.records import dataclass, field
+from roofsim.spec import catalog
+from roofsim.spec.scenario.document import load_scenario, with_override
+from roofsim.spec.settle.cards import read_cards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from roofsim.decide.assumptions import Assumption
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.workload import Scenario
+
+SCHEMA: Final = "roofsim/budget/1"
+_HOURS: Final = 24.0
+#: GPUs that are tried at most, where nothing else is said.
+MOST: Final = 1024
+#: Times as many GPUs on which larger models are tried.
+_MORE: Final = 4
+_FIGURES: Final = (
+    "step_time",
+    "step_time_interval",
+    "throughput.tokens_per_second",
+    "throughput.samples_per_second",
+    "memory.fits",
+    "parameters.total",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bought:
+    """What the budget buys on one card, with the number of GPUs that does the most.
+
+    Attributes
+    ----------
+    work, work_low, work_high
+        Tokens or samples, and the ends of the 80 % interval of the step.
+    days, usd
+        Spent: all of one of them.
+    limited_by
+        ``usd`` or ``days``: what is spent.
+    usd_per_million
+        Dollars per million tokens or samples.
+    """
+
+    gpu: str
+    gpus: int
+    sharding: str | None
+    work: float
+    work_low: float
+    work_high: float
+    days: float
+    usd: float
+    limited_by: str
+    usd_per_million: float
+    price: str
+    parameters: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargestModel:
+    """The largest model of the family that the budget trains, of those in the catalog.
+
+    Attributes
+    ----------
+    wanted
+        Tokens that it is trained on.
+    next
+        The next larger one, which the budget does not train; None where there is none.
+    """
+
+    model: str
+    parameters: float
+    wanted: float
+    bought: Bought
+    next: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**self.__dict__, "bought": self.bought.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Budget(Printed):
+    """The answer of `roofsim.budget`.
+
+    Attributes
+    ----------
+    cards
+        What each card does, those that do their work for the least money first.
+    best
+        What does the most work; None where nothing runs.
+    rivals
+        Cards whose intervals overlap that of the best: they may do more.
+    largest
+        The largest model; None where the model is of no family of the catalog, or none is reached.
+    refused
+        Card -> why it is not in the table.
+    """
+
+    model: str
+    usd: float
+    days: float
+    counted: str
+    cards: tuple[Bought, ...]
+    best: Bought | None
+    rivals: tuple[str, ...]
+    largest: LargestModel | None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    assumptions: tuple[Assumption, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "usd": self.usd,
+            "days": self.days,
+            "counted": self.counted,
+            "best": None if self.best is None else self.best.to_dict(),
+            "rivals": list(self.rivals),
+            "cards": [card.to_dict() for card in self.cards],
+            "largest": None if self.largest is None else self.largest.to_dict(),
+            "refused": dict(self.refused),
+            "assumptions": [one.to_dict() for one in self.assumptions],
+        }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each card."""
+        return [card.to_dict() for card in self.cards]
+
+
+def budget(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    usd: float | str,
+    days: float | str,
+    gpu: Iterable[str] | str | None = None,
+    most: int = MOST,
+    tokens_per_parameter: float | str | None = None,
+    **overrides: Any,
+) -> Budget:
+    """Return what a budget buys: the most tokens or samples, the best card and number, and the largest model of the family.
+
+    Parameters
+    ----------
+    usd, days
+        What may be spent; ``"50k"`` is a number too.
+    gpu
+        Cards to choose among; every card of the catalog whose price is known, if left out. Powers of two of each are tried.
+    most
+        GPUs to rent at most.
+    tokens_per_parameter
+        What a model of the family must be trained on to count as trained.
+
+    Raises
+    ------
+    SpecError
+        For a budget that is none, and where no card runs the scenario.
+    """
+    document = load_scenario(scenario, overrides)
+    return budget_document(
+        document, usd=usd, days=days, cards=gpu, most=most, stated={"tokens_per_parameter": tokens_per_parameter}
+    )
+
+
+def budget_document(
+    document: Document,
+    *,
+    usd: Any,
+    days: Any,
+    cards: Iterable[str] | str | None = None,
+    most: int = MOST,
+    stated: Mapping[str, Any] | None = None,
+) -> Budget:
+    """Return what a budget buys; see `budget`."""
+    money, time = read_number(usd, "--usd"), read_number(days, "--days")
+    names = _names(cards)
+    priced = [name for name in names if price_of(name) is not None]
+    refused = {name: "no price of an hour is known" for name in names if name not in priced}
+    rows = _rows(document, priced, _counts(priced, money, most))
+    if not rows:
+        raise SpecError(Problem("no card runs this within the budget", hint="Name cards: --gpu h100,a100."))
+    counted = "tokens" if rows[0]["throughput.tokens_per_second"] else "samples"
+    bought = _best_of_each(rows, money, time, counted, priced, refused)
+    best = max(bought, key=lambda one: one.work, default=None)
+    rivals = (
+        () if best is None else tuple(one.gpu for one in bought if one is not best and one.work_high > best.work_low)
+    )
+    ratio = assumption("tokens_per_parameter", stated)
+    largest = None if best is None or counted != "tokens" else _largest(document, best, money, time, most, ratio.value)
+    return Budget(
+        model=_model_name(document),
+        usd=money,
+        days=time,
+        counted=counted,
+        cards=tuple(sorted(bought, key=lambda one: one.usd_per_million)),
+        best=best,
+        rivals=rivals,
+        largest=largest,
+        refused=refused,
+        assumptions=() if largest is None else (ratio,),
+    )
+
+
+def _names(cards: Iterable[str] | str | None) -> list[str]:
+    if cards is None:
+        return list(catalog.names("gpu"))
+    entries = read_cards(cards, "--gpu")
+    for entry in entries:
+        if entry.kind != "gpu" or entry.count is not None or entry.override:
+            raise SpecError(
+                Problem(f"expected the name of a card, without a number; got {entry.text[:60]!r}", Place("--gpu"))
+            )
+    return list(dict.fromkeys(entry.name for entry in entries))
+
+
+def _counts(names: Sequence[str], usd: float, most: int) -> dict[str, list[int]]:
+    """Return card -> powers of two that the money rents for a day at least; one GPU in any case."""
+    counts = {}
+    for name in names:
+        affordable = max(1.0, usd / (_HOURS * lowest_price(name)))
+        counts[name] = [2**power for power in range(int(math.log2(max(most, 1))) + 1) if 2**power <= affordable]
+    return counts
+
+
+def _rows(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+    """Return a row for each card and number; of those that do not fit, with everything sharded where the scenario says nothing."""
+    rows = _swept(document, names, counts)
+    if _states(document, "parallel", "sharding") or _phase(document) != "train":
+        return rows
+    again = [name for name in names if not any(row["memory.fits"] for row in rows if row["hardware.gpu"] == name)]
+    again += [
+        name
+        for name in names
+        if name not in again
+        and any(row["hardware.gpu"] == name and row["hardware.gpus"] == 1 and not row["memory.fits"] for row in rows)
+    ]
+    sharded = with_override(document, "parallel.sharding", "full", "budget")
+    return rows + [row | {"sharding": "full"} for row in _swept(sharded, again, counts)]
+
+
+def _swept(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+    from roofsim.search.sweep import sweep_document
+
+    for key in ("system", "override", "calibration"):
+        if _states(document, "hardware", key):
+            document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "budget")
+    rows: list[dict[str, Any]] = []
+    for some in sorted({tuple(counts[name]) for name in names}):
+        alike = [name for name in names if tuple(counts[name]) == some]
+        axes: dict[str, list[Any]] = {"hardware.gpu": alike, "hardware.gpus": list(some)}
+        try:
+            table = sweep_document(document, axes, answer, import_model, figures=_FIGURES)
+        except (SpecError, NoDataError):
+            if len(names) == 1:
+                raise
+            continue
+        rows += [row for row in table.to_rows() if row["feasible"]]
+    return rows
+
+
+def _best_of_each(
+    rows: Sequence[Mapping[str, Any]],
+    usd: float,
+    days: float,
+    counted: str,
+    names: Sequence[str],
+    refused: dict[str, str],
+) -> list[Bought]:
+    """Return for each card the number of GPUs that does the most within the budget."""
+    every = []
+    for name in names:
+        own = [row for row in rows if row["hardware.gpu"] == name]
+        fitting = [_bought(row, usd, days, counted) for row in own if row["memory.fits"]]
+        if fitting:
+            every.append(max(fitting, key=lambda one: (one.work, -one.gpus)))
+        else:
+            refused[name] = "does not fit in memory" if own else "does not run this"
+    return every
+
+
+def _bought(row: Mapping[str, Any], usd: float, days: float, counted: str) -> Bought:
+    price = price_of(row["hardware.gpu"])
+    assert price is not None
+    rate, hourly = float(row[f"throughput.{counted}_per_second"]), price[0] * int(row["hardware.gpus"])
+    affordable = usd / hourly / _HOURS
+    spent = min(days, affordable)
+    work = rate * spent * _HOURS * SECONDS_PER_HOUR
+    low, high = (float(end) for end in row["step_time_interval"] or (row["step_time"], row["step_time"]))
+    step = float(row["step_time"])
+    return Bought(
+        gpu=row["hardware.gpu"],
+        gpus=int(row["hardware.gpus"]),
+        sharding=row.get("sharding"),
+        work=work,
+        work_low=work * step / high,
+        work_high=work * step / low,
+        days=spent,
+        usd=spent * _HOURS * hourly,
+        limited_by="usd" if affordable < days else "days",
+        usd_per_million=hourly / SECONDS_PER_HOUR / rate * MILLION,
+        price=price[1],
+        parameters=float(row["parameters.total"]),
+    )
+
+
+def _largest(document: Document, best: Bought, usd: float, days: float, most: int, ratio: float) -> LargestModel | None:
+    """Return the largest model of the catalog's family that is trained on enough tokens on the card that does the most.
+
+    Larger ones are tried on as many GPUs and on up to four times as many, which have room for more.
+    """
+    names, cards = _family(_model_name(document)), [best.gpu]
+    counts = {
+        best.gpu: [each for each in _counts(cards, usd, most)[best.gpu] if best.gpus <= each <= _MORE * best.gpus]
+    }
+    tried: list[tuple[float, str, Bought]] = []
+    for name in names:
+        other = with_override(document, "model", name, "budget")
+        try:
+            rows = _rows(other, cards, counts)
+        except (SpecError, NoDataError):
+            continue
+        found = _best_of_each(rows, usd, days, "tokens", cards, {})
+        if found:
+            tried.append((found[0].parameters, name, found[0]))
+    tried.sort(key=lambda one: one[0])
+    reached = [one for one in tried if one[2].work >= ratio * one[0]]
+    if not reached:
+        return None
+    size, name, bought = reached[-1]
+    larger = [other for parameters, other, _ in tried if parameters > size]
+    return LargestModel(
+        model=name, parameters=size, wanted=ratio * size, bought=bought, next=larger[0] if larger else None
+    )
+
+
+def _family(name: str) -> list[str]:
+    """Return the models of the catalog whose names begin with the same letters: sizes of one family."""
+    stem = re.match(r"[a-z]+", name)
+    if stem is None or not catalog.has("model", name):
+        return []
+    folder = catalog.names("model")[name].parent
+    alike = [other for other, path in catalog.names("model").items() if path.parent == folder]
+    return [other for other in alike if re.match(r"[a-z]+", other) and other.startswith(stem.group())]
+
+
+def _model_name(document: Document) -> str:
+    model = document.data.get("model") if isinstance(document.data, dict) else None
+    if not isinstance(model, str):
+        return str((model or {}).get("name", "inline"))
+    try:
+        return catalog.resolve_name("model", model)
+    except SpecError:
+        return model
+
+
+def _phase(document: Document) -> str:
+    workload = document.data.get("workload") or {}
+    return str(workload.get("phase") or "train")
+
+
+def _states(document: Document, section: str, key: str) -> bool:
+    own = document.data.get(section) if isinstance(document.data, dict) else None
+    return isinstance(own, dict) and own.get(key) is not None

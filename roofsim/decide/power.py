@@ -1,0 +1,149 @@
+"""Say what a power limit costs and saves: speed and work per joule over limits from a third of a card's power to all of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.printed import Printed
+from roofsim.api import answer, resolve_document
+from roofsim.compare.rows import rate_of, unit_of
+from roofsim.errors import Problem, SpecError
+from roofsim.evaluate import evaluate
+from roofsim.records import dataclass
+from roofsim.spec.scenario.document import load_scenario, with_override
+from roofsim.spec.settle.held import LEAST, MEASURED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.workload import Scenario
+
+SCHEMA: Final = "roofsim/power/1"
+#: Limits that are tried where none are named.
+_LIMITS: Final = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtLimit:
+    """One power limit.
+
+    Attributes
+    ----------
+    limit, drawn
+        Watts of each GPU: the limit, and what its kernels draw on average.
+    speed
+        Work per second over that without a limit.
+    per_joule
+        Tokens or images per joule that the GPUs draw.
+    measured
+        Whether cards were measured at such a share of their power.
+    """
+
+    limit: float
+    drawn: float
+    step_time: float
+    interval: tuple[float, float] | None
+    rate: float
+    speed: float
+    per_joule: float
+    measured: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PowerCurve(Printed):
+    """The answer of `roofsim.power`: a row for each limit, the highest first."""
+
+    gpu: str
+    gpus: int
+    unit: str
+    rows: tuple[AtLimit, ...]
+
+    @property
+    def best(self) -> AtLimit:
+        """What does the most work per joule, of limits at which cards were measured where there are any."""
+        measured = [one for one in self.rows if one.measured]
+        return max(measured or self.rows, key=lambda one: one.per_joule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        rows = [one.to_dict() for one in self.rows]
+        return {
+            "schema": SCHEMA,
+            "gpu": self.gpu,
+            "gpus": self.gpus,
+            "unit": self.unit,
+            "best": self.best.to_dict(),
+            "limits": rows,
+        }
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each limit."""
+        return [one.to_dict() for one in self.rows]
+
+
+def power(
+    scenario: str | Path | dict[str, Any] | Scenario, *, limits: Sequence[float | str] = (), **overrides: Any
+) -> PowerCurve:
+    """Return speed and work per joule over power limits.
+
+    Parameters
+    ----------
+    limits
+        Watts of each GPU (``"300 W"``); a dozen from a third of the card's own to all of it, if left out.
+
+    Raises
+    ------
+    SpecError
+        For a limit that the card cannot be held to, and a card whose power is not known.
+    """
+    return power_document(
+        load_scenario(scenario, overrides), [f"{one:g} W" if not isinstance(one, str) else one for one in limits]
+    )
+
+
+def power_document(document: Document, limits: Sequence[str] = ()) -> PowerCurve:
+    """Return speed and work per joule over power limits; see `power`."""
+    free = with_override(document, "hardware.power_limit", None, "--limits") if _limited(document) else document
+    resolved = resolve_document(free)
+    tdp = resolved.gpu.tdp
+    if tdp is None:
+        raise SpecError(Problem(f"the power of {resolved.gpu.name} is not known", hint="State it: --set tdp='300 W'."))
+    least = math.ceil(LEAST * float(tdp))
+    even = [least + (float(tdp) - least) * place / (_LIMITS - 1) for place in range(_LIMITS)]
+    asked = list(limits) or [f"{watts:.6g} W" for watts in (*even[:-1], float(tdp))]
+    whole = _at(free, f"{float(tdp):.9g} W", float(tdp), None)
+    rows = [_at(free, text, float(tdp), whole.rate) for text in asked]
+    rows.sort(key=lambda one: -one.limit)
+    return PowerCurve(
+        gpu=resolved.gpu.name, gpus=int(resolved.gpus), unit=unit_of(answer(evaluate(resolved))), rows=tuple(rows)
+    )
+
+
+def _limited(document: Document) -> bool:
+    return (document.data.get("hardware") or {}).get("power_limit") is not None
+
+
+def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLimit:
+    evaluation = evaluate(resolve_document(with_override(document, "hardware.power_limit", text, "--limits")))
+    result = answer(evaluation)
+    limit, step = float(evaluation.resolved.gpu.tdp or tdp), evaluation.step
+    drawn = limit * min(1.0, float(step.power) / float(step.step))
+    rate = float(rate_of(result) or 0.0)
+    interval = result.step_time_interval
+    return AtLimit(
+        limit=limit,
+        drawn=drawn,
+        step_time=float(result.step_time),
+        interval=None if interval is None else (float(interval[0]), float(interval[1])),
+        rate=rate,
+        speed=1.0 if whole is None else rate / whole,
+        per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
+        measured=limit >= MEASURED * tdp,
+    )

@@ -1,0 +1,102 @@
+"""Print what a budget buys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
+from roofsim.report.job import assumed, figure
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.decide.budget import Bought, Budget
+
+#: Cards that are printed.
+_MOST: Final = 15
+_REFUSED: Final = 6
+
+
+def print_budget(console: Console, answer: Budget) -> None:
+    """Print the sentence first, then the cards, those that work for the least money first."""
+    console.print(Text(sentence(answer), style="bold"))
+    table = Grid(
+        [
+            text("card"),
+            number("GPUs"),
+            number(answer.counted),
+            text("80 % interval"),
+            number("days"),
+            number("USD"),
+            number(f"USD/M {answer.counted}"),
+            text("price"),
+        ]
+    )
+    for one in answer.cards[:_MOST]:
+        table.add(
+            one.gpu,
+            words.count(one.gpus),
+            words.parameters(one.work),
+            f"{words.parameters(one.work_low)} .. {words.parameters(one.work_high)}",
+            figure(one.days),
+            figure(one.usd),
+            words.dollars(one.usd_per_million),
+            one.price,
+        )
+    console.print(table)
+    for line in (*_below(answer), *assumed(answer.assumptions)):
+        console.print(Text(line))
+
+
+def sentence(answer: Budget) -> str:
+    """Return the answer in a sentence."""
+    if answer.best is None:
+        return f"{figure(answer.usd)} USD and {figure(answer.days)} days: no card runs {answer.model}."
+    best = answer.best
+    spent = "all of the money" if best.limited_by == "usd" else f"{figure(best.usd)} USD, all of the days"
+    done = f"{words.parameters(best.work)} {answer.counted} of {answer.model}"
+    return (
+        f"{figure(answer.usd)} USD and {figure(answer.days)} days: {done} "
+        f"({words.parameters(best.work_low)} .. {words.parameters(best.work_high)}) on {_layout(best)}; it takes {spent}."
+    )
+
+
+def _layout(one: Bought) -> str:
+    sharded = "" if one.sharding is None else f", --sharding {one.sharding}"
+    return f"{one.gpus} x {one.gpu}{sharded}"
+
+
+def _below(answer: Budget) -> list[str]:
+    lines = []
+    if answer.rivals:
+        lines.append(f"Undecided, as their intervals overlap: {', '.join(answer.rivals[:_MOST])}.")
+    markets = {one.price.split(", ")[0] for one in answer.cards}
+    if len(markets) > 1:
+        lines.append(
+            "Each card at the lowest price that a cloud publishes, of several sellers: --price-file states those that you pay."
+        )
+    if len(answer.cards) > _MOST:
+        lines.append(f"{len(answer.cards) - _MOST} more cards in --csv and --json.")
+    largest = answer.largest
+    if largest is not None:
+        more = "" if largest.next is None else f"; {largest.next} is beyond it"
+        wanted, bought = words.parameters(largest.wanted), words.parameters(largest.bought.work)
+        lines.append(
+            f"The largest of its family in the catalog: {largest.model}, {words.parameters(largest.parameters)} parameters, "
+            f"{wanted} tokens wanted, {bought} bought on {_layout(largest.bought)}{more}."
+        )
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in answer.refused.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        shown = ", ".join(names[:_REFUSED])
+        rest = f" and {len(names) - _REFUSED} more" if len(names) > _REFUSED else ""
+        lines.append(f"Left out, {reason}: {shown}{rest}.")
+    if answer.best is not None:
+        lines.append(
+            f"Layouts of the best: roofsim plan {answer.model} --gpu {answer.best.gpu} --gpus {answer.best.gpus}"
+        )
+    return lines

@@ -1,0 +1,57 @@
+"""Print what power limits cost and save, and draw it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
+from roofsim.report.job import figure
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.decide.power import PowerCurve
+
+
+def print_power(console: Console, curve: PowerCurve) -> None:
+    """Print the sentence, then a line for each limit."""
+    console.print(Text(sentence(curve), style="bold"))
+    table = Grid(
+        [
+            number("limit"),
+            number("drawn"),
+            number("step"),
+            number(f"{curve.unit}/s"),
+            number("speed"),
+            number(f"{curve.unit}/J"),
+            text(""),
+        ]
+    )
+    for one in curve.rows:
+        mark = ("best per joule" if one is curve.best else "") + ("" if one.measured else " below what was measured")
+        table.add(
+            f"{one.limit:.0f} W",
+            f"{one.drawn:.0f} W",
+            words.seconds(one.step_time),
+            words.count(one.rate),
+            words.percent(one.speed),
+            figure(one.per_joule),
+            mark.strip(),
+        )
+    console.print(table)
+    console.print(Text("Watts of one GPU, by what its kernels draw on average; hosts are not counted."))
+
+
+def sentence(curve: PowerCurve) -> str:
+    """Return the answer in a sentence."""
+    best, first = curve.best, curve.rows[0]
+    gain = best.per_joule / first.per_joule - 1.0
+    if best is first:
+        return f"{curve.gpus} x {curve.gpu}: no limit does more {curve.unit} per joule than {first.limit:.0f} W."
+    return (
+        f"{curve.gpus} x {curve.gpu}: {best.limit:.0f} W do the most {curve.unit} per joule, {words.percent(gain)} more than "
+        f"{first.limit:.0f} W, at {words.percent(best.speed)} of the speed."
+    )

@@ -1,0 +1,117 @@
+"""What a budget buys: laws, refusals, the verb."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import roofsim
+from roofsim.cli.app import main
+from roofsim.errors import SpecError
+from roofsim.spec.prices import put_first
+from tests.surely import sure
+
+ASKED = {"gpu": ["h100", "a100"], "most": 4, "batch_size": 64, "precision": "bf16-amp"}
+
+
+def bought(usd, days, **others):
+    return roofsim.budget("resnet18", usd=usd, days=days, **(ASKED | others))
+
+
+def test_more_money_and_more_days_never_buy_less():
+    by_money = [sure(bought(usd, 3).best).work for usd in (1, 100, 1e6)]
+    assert by_money == sorted(by_money)
+    by_days = [sure(bought(1000, days).best).work for days in (0.01, 3, 100)]
+    assert by_days == sorted(by_days)
+
+
+def test_the_budget_is_kept_and_one_side_of_it_is_spent():
+    for usd, days in ((1000, 3), (1e6, 1), (5, 30)):
+        for one in bought(usd, days).cards:
+            assert one.usd <= usd * (1 + 1e-9)
+            assert one.days <= days * (1 + 1e-9)
+            assert (one.usd, one.days)[one.limited_by == "days"] == pytest.approx(
+                (usd, days)[one.limited_by == "days"], rel=1e-9
+            )
+            assert one.work_low <= one.work <= one.work_high
+            assert one.usd == pytest.approx(one.work * one.usd_per_million / 1e6, rel=1e-9)
+
+
+def test_the_best_does_the_most_and_the_table_begins_with_the_cheapest():
+    answer = bought(1000, 3)
+    assert sure(answer.best).work == max(one.work for one in answer.cards)
+    costs = [one.usd_per_million for one in answer.cards]
+    assert costs == sorted(costs)
+    for name in answer.rivals:
+        rival = next(one for one in answer.cards if one.gpu == name)
+        assert rival.work_high > sure(answer.best).work_low
+
+
+def test_a_price_twice_as_high_buys_half_as_much_of_what_money_limits():
+    def at(usd):
+        with put_first({"h100-sxm5-80gb": ({"usd": usd, "per": "hour", "kind": "own"},)}):
+            return sure(bought(10, 30, gpu="h100", most=1).best)
+
+    assert at(4.0).work == pytest.approx(0.5 * at(2.0).work, rel=1e-9)
+    assert at(2.0).price == "your own price"
+
+
+def test_each_card_costs_the_lowest_price_that_a_cloud_publishes():
+    one = next(one for one in bought(1000, 3).cards if one.gpu == "h100-sxm5-80gb")
+    assert one.usd / one.days / 24 / one.gpus == pytest.approx(2.69)
+    assert one.price == "list price of RunPod, 2026-10"
+
+
+def test_the_work_is_that_of_a_run():
+    one = next(one for one in bought(1000, 3).cards if one.gpu == "a100-sxm4-80gb")
+    result = roofsim.run("resnet18", gpu="a100", gpus=one.gpus, batch_size=64, precision="bf16-amp")
+    assert one.work == pytest.approx(float(sure(result.throughput["samples_per_second"])) * one.days * 86400, rel=1e-6)
+
+
+def test_the_largest_model_is_trained_on_what_it_wants():
+    answer = roofsim.budget("bert-base", usd=100, days=1, gpu="h100", most=1, sequence_length=512, micro_batch_size=8)
+    largest = sure(answer.largest)
+    assert largest.wanted == pytest.approx(20 * largest.parameters)
+    assert largest.bought.work >= largest.wanted
+    assert [one.name for one in answer.assumptions] == ["tokens_per_parameter"]
+
+
+def test_what_does_not_fit_is_sharded_or_says_so():
+    asked = {"gpu": ["h100", "rx6800"], "most": 8, "sequence_length": 8192}
+    answer = roofsim.budget({"model": "llama3-8b"}, usd=10_000, days=3, **asked)
+    assert sure(answer.best).sharding == "full"
+    assert answer.refused["rx6800"] == "no price of an hour is known"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"usd": 0}, "a number above zero"),
+        ({"usd": "lots"}, "a number above zero"),
+        ({"days": -1}, "a number above zero"),
+        ({"days": "nan"}, "a number above zero"),
+        ({"gpu": "h1000"}, "unknown gpu 'h1000'"),
+        ({"gpu": "8xh100"}, "the name of a card, without a number"),
+        ({"gpu": "rx6800"}, "no card runs this within the budget"),
+        ({"tokens_per_parameter": 0}, "a number above zero"),
+    ],
+)
+def test_a_wrong_budget_says_what_is_wrong(asked, message):
+    with pytest.raises(SpecError, match=message):
+        bought(**({"usd": 100, "days": 1} | asked))
+
+
+def test_the_verb_prints_and_writes(capsys, monkeypatch):
+    line = "budget resnet18 --usd 1k --days 3 --gpu h100,a100 --most 2 --batch 64"
+    printed = []
+    for more in ((), ("--json",), ("--csv",)):
+        monkeypatch.setattr("sys.argv", ["roofsim", *line.split(), *more])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        printed.append(capsys.readouterr().out)
+    assert "1,000 USD and 3 days: " in printed[0]
+    assert "roofsim plan resnet18 --gpu" in printed[0]
+    assert json.loads(printed[1])["schema"] == "roofsim/budget/1"
+    assert printed[2].startswith("gpu,gpus,")

@@ -1,0 +1,137 @@
+"""Renting against buying: laws, break-even, refusals, the verb."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import roofsim
+from roofsim.cli.app import main
+from roofsim.decide.owning import Costs, costs_of
+from roofsim.errors import SpecError
+from tests.surely import sure
+
+SMALL = {"gpu": "a100", "gpus": 8, "batch_size": 64, "precision": "bf16-amp"}
+ASSUMED = {"power_price": 0.1, "pue": 1.5, "hosting": 150.0, "years": 3.0, "utilisation": 0.5, "resale": 0.25}
+
+
+def owning(**others):
+    return roofsim.rent_or_buy("resnet18", **(SMALL | {"purchase": 120_000} | others))
+
+
+def test_both_cost_the_same_where_they_break_even():
+    answer = owning(rent=3.0)
+    share = sure(answer.break_even)
+    at = owning(rent=3.0, assume={"utilisation": share})
+    assert at.own == pytest.approx(sure(at.rent), rel=1e-9)
+    assert owning(rent=answer.even_rent / 8).own == pytest.approx(
+        sure(owning(rent=answer.even_rent / 8).rent), rel=1e-9
+    )
+
+
+def test_the_verdict_turns_at_the_break_even():
+    share = sure(owning(rent=3.0).break_even)
+    assert owning(rent=3.0, assume={"utilisation": share * 1.01}).verdict == "buy"
+    assert owning(rent=3.0, assume={"utilisation": share * 0.99}).verdict == "rent"
+
+
+def test_costs_by_hand():
+    costs, parts = costs_of(100_000.0, 8_000.0, ASSUMED)
+    assert parts == pytest.approx(
+        {
+            "purchase less resale": 75_000.0,
+            "electricity and cooling": 8.0 * 1.5 * 0.1 * 8766 * 3 * 0.5,
+            "hosting": 8.0 * 150.0 * 12 * 3,
+        }
+    )
+    assert costs.of_an_hour(0.5) == pytest.approx(sum(parts.values()) / (8766 * 3 * 0.5), rel=1e-12)
+
+
+def test_what_never_pays_has_no_break_even():
+    costs = Costs(fixed=1e6, per_hour=2.0, hours=10_000.0)
+    assert costs.break_even(1.0) is None
+    assert costs.break_even(2.0) is None
+    assert costs.break_even(50.0) is None
+    assert costs.break_even(1002.0) == pytest.approx(0.1)
+    assert owning(rent=0.01).months is None
+
+
+@pytest.mark.parametrize("key", ["power_price", "pue", "hosting", "purchase"])
+def test_what_costs_more_makes_owning_dearer(key):
+    def at(value):
+        own = {"purchase": value} if key == "purchase" else {"assume": {key: value}}
+        return owning(rent=3.0, **own)
+
+    low, high = {"power_price": (0.05, 0.3), "pue": (1.1, 1.9), "hosting": (50, 300), "purchase": (1e5, 2e5)}[key]
+    assert at(high).own > at(low).own
+    assert sure(at(high).break_even) > sure(at(low).break_even)
+
+
+def test_a_sale_and_more_hours_make_owning_cheaper():
+    assert owning(assume={"resale": 0.5}).own < owning(assume={"resale": 0.1}).own
+    assert owning(assume={"utilisation": 0.9}).own < owning(assume={"utilisation": 0.3}).own
+
+
+def test_every_default_has_a_source():
+    answer = owning()
+    assert {one.name for one in answer.assumptions} == {
+        "power_price",
+        "pue",
+        "hosting",
+        "years",
+        "utilisation",
+        "resale",
+    }
+    assert all(one.source for one in answer.assumptions)
+    stated = owning(assume={"pue": 1.2})
+    assert next(one for one in stated.assumptions if one.name == "pue").stated
+
+
+def test_cards_without_a_price_of_their_node_are_put_in_servers():
+    answer = roofsim.rent_or_buy("resnet18", **(SMALL | {"gpu": "h100", "gpus": 4}))
+    share = next(one for one in answer.assumptions if one.name == "gpus_in_server").value
+    assert answer.purchase == pytest.approx(4 * 23_500 / share)
+    assert "refurbished" in answer.purchase_words
+
+
+def test_another_card_is_worth_what_its_work_is():
+    other = sure(owning(rent=2.0, against="h100").against)
+    assert sure(other.even_rent) == pytest.approx(16.0 * other.speed)
+    rates = [
+        roofsim.run("resnet18", **(SMALL | {"gpu": gpu})).throughput["samples_per_second"] for gpu in ("a100", "h100")
+    ]
+    assert other.speed == pytest.approx(rates[1] / rates[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"purchase": 0}, "a number above zero"),
+        ({"purchase": "x"}, "a number above zero"),
+        ({"rent": -1}, "a number above zero"),
+        ({"assume": {"years": 0}}, "a number above zero"),
+        ({"assume": {"utilisation": "160%"}}, "up to 1 or 100%"),
+        ({"assume": {"pue": 0.9}}, "at least what its machines do"),
+        ({"assume": {"resale": -0.1}}, "zero or more"),
+        ({"against": "h1000"}, "unknown gpu 'h1000'"),
+        ({"purchase": None, "gpu": "l40s"}, "no purchase price of l40s is known"),
+    ],
+)
+def test_a_wrong_request_says_what_is_wrong(asked, message):
+    with pytest.raises(SpecError, match=message):
+        owning(**asked)
+
+
+def test_the_verb_prints_and_writes(capsys, monkeypatch):
+    line = "rent-or-buy resnet18 --gpu a100 --batch 64 --purchase 20k --rent 2 --utilisation 80% --against h100"
+    printed = []
+    for more in ((), ("--json",)):
+        monkeypatch.setattr("sys.argv", ["roofsim", *line.split(), *more])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        printed.append(capsys.readouterr().out)
+    assert "utilisation an hour costs" in printed[0]
+    assert "Uptime Institute" in printed[0]
+    assert json.loads(printed[1])["schema"] == "roofsim/owning/1"
