@@ -113,7 +113,7 @@ def _table(answer: ServerChoices) -> Grid:
             chosen(answer, one),
             words.count(one.gpus),
             words.count(one.replicas),
-            words.count(one.sizing.rate if answer.request_rate is not None else one.sizing.rate / one.replicas),
+            words.count(one.each),
             "" if first is None else words.seconds(first),
             "" if each is None else words.seconds(each),
             LIMITS[one.sizing.limits or "capacity"],

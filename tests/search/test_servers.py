@@ -102,6 +102,7 @@ def test_stated_numbers_of_gpus_are_kept():
     assert "where the rate needs 6" in answer.reasons["too-few-gpus"]
     assert [one.gpus for one in answer.top] == [8, 16]
     assert [one.sizing.rate for one in answer.top][1] == pytest.approx(2 * answer.top[0].sizing.rate)
+    assert answer.top[0].each == answer.top[1].each == pytest.approx(answer.top[0].sizing.rate / 8)
     without = roofsim.serve("llama3-8b", **BASE, **BOUNDS, gpu="h100", gpus=[2, 4])
     assert without.objective == "usd_per_million_output_tokens"
     assert without.top[1].why == "the same replica, 4 of it"

@@ -30,6 +30,8 @@ class ServerChoice:
         Section of a scenario -> the keys that it sets; merged into the scenario, `roofsim serve` answers for it.
     sizing
         What one of its replicas, or the stated GPUs, sustain.
+    each
+        Requests per second that one replica sustains.
     replicas, gpus
         Of the whole server.
     request_rate
@@ -58,6 +60,7 @@ class ServerChoice:
     request_rate: float
     output: float
     sizing: Sizing
+    each: float
     time_to_first_token: float
     time_per_output_token: float | None
     interval: tuple[float, float] | None
@@ -96,6 +99,7 @@ class ServerChoice:
             "request_rate": self.request_rate,
             "max_request_rate": self.sizing.rate,
             "max_request_rate_range": list(self.sizing.rates),
+            "max_request_rate_per_replica": self.each,
             "limits": self.sizing.limits,
             "at_limit": dict(self.sizing.at_limit),
             "latency": {

@@ -281,6 +281,7 @@ def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
         replicas=round(copies * plan.replicas) if unit.workers is None else round(copies),
         request_rate=rate,
         output=plan.output,
+        each=sizing.rate / (1.0 if unit.workers is not None else plan.replicas),
         sizing=_of_all(sizing, max(one.copies, 1.0)),
         time_to_first_token=steady.time_to_first_token,
         time_per_output_token=steady.time_per_output_token,
