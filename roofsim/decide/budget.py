@@ -76,7 +76,7 @@ class Bought:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LargestModel:
+class LargestTrained:
     """The largest model of the family that the budget trains, of those in the catalog.
 
     Attributes
@@ -123,7 +123,7 @@ class Budget(Printed):
     cards: tuple[Bought, ...]
     best: Bought | None
     rivals: tuple[str, ...]
-    largest: LargestModel | None
+    largest: LargestTrained | None
     refused: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
 
@@ -170,6 +170,11 @@ def budget(
         GPUs to rent at most.
     tokens_per_parameter
         What a model of the family must be trained on to count as trained.
+
+    Returns
+    -------
+    Budget
+        Rows of cards, the best first: dollars, days and tokens or samples, with their ranges.
 
     Raises
     ------
@@ -323,7 +328,9 @@ def _bought(row: Mapping[str, Any], usd: float, days: float, counted: str) -> Bo
     )
 
 
-def _largest(document: Document, best: Bought, usd: float, days: float, most: int, ratio: float) -> LargestModel | None:
+def _largest(
+    document: Document, best: Bought, usd: float, days: float, most: int, ratio: float
+) -> LargestTrained | None:
     """Return the largest model of the catalog's family that is trained on enough tokens on the card that does the most.
 
     Larger ones are tried on as many GPUs and on up to four times as many, which have room for more.
@@ -339,16 +346,16 @@ def _largest(document: Document, best: Bought, usd: float, days: float, most: in
             rows = _rows(other, cards, counts)
         except (SpecError, NoDataError):
             continue
-        found = _best_of_each(rows, usd, days, "tokens", cards, {})
-        if found:
-            tried.append((found[0].parameters, name, found[0]))
+        best_of = _best_of_each(rows, usd, days, "tokens", cards, {})
+        if best_of:
+            tried.append((best_of[0].parameters, name, best_of[0]))
     tried.sort(key=lambda one: one[0])
     reached = [one for one in tried if one[2].work >= ratio * one[0]]
     if not reached:
         return None
     size, name, bought = reached[-1]
     larger = [other for parameters, other, _ in tried if parameters > size]
-    return LargestModel(
+    return LargestTrained(
         model=name, parameters=size, wanted=ratio * size, bought=bought, next=larger[0] if larger else None
     )
 

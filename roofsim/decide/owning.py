@@ -115,6 +115,8 @@ class Owning(Printed):
         Until rents of the hours worked have paid the purchase; None where they never do.
     usd_per_million
         Dollars per million units of work: rented, owned.
+    utilisation
+        Share of the hours in which the machines work, as assumed.
     """
 
     gpu: str
@@ -135,6 +137,7 @@ class Owning(Printed):
     usd_per_million: Mapping[str, float | None]
     watts: float
     against: Against | None
+    utilisation: float
     assumptions: tuple[Assumption, ...]
 
     @property
@@ -232,6 +235,7 @@ def owning_document(
         usd_per_million={"rented": None if rented is None else rented / million, "owned": own / million},
         watts=watts,
         against=None if against is None else _against(document, result, rented, against),
+        utilisation=busy,
         assumptions=tuple(used.values()),
     )
 

@@ -98,6 +98,11 @@ def power(
     limits
         Watts of each GPU (``"300 W"``); a dozen from a third of the card's own to all of it, if left out.
 
+    Returns
+    -------
+    PowerCurve
+        Rows of limits in watts, the highest first: units per second and per joule, steps in seconds.
+
     Raises
     ------
     SpecError

@@ -38,7 +38,7 @@ def print_owning(console: Console, answer: Owning) -> None:
 
 def sentence(answer: Owning) -> str:
     """Return the answer in a sentence."""
-    busy = next(one.value for one in answer.assumptions if one.name == "utilisation")
+    busy = words.percent(answer.utilisation)
     if answer.rent is None:
         return f"An owned hour costs {words.dollars(answer.own)} USD; no price to rent {answer.gpu} is known (--rent)."
     first, second = ("Buy", "rented") if answer.verdict == "buy" else ("Rent", "owned")
@@ -49,7 +49,7 @@ def sentence(answer: Owning) -> str:
         else f"owning costs less from {words.percent(answer.break_even)} utilisation on"
     )
     return (
-        f"{first}: at {words.percent(busy)} utilisation an hour costs {words.dollars(less)} USD against {words.dollars(more)} "
+        f"{first}: at {busy} utilisation an hour costs {words.dollars(less)} USD against {words.dollars(more)} "
         f"{second}; {even}."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -107,4 +108,5 @@ def _issue(evaluation: Evaluation, costs: list[PassCost]) -> list[tuple[str, flo
             if is_scalar(seconds) and float(seconds) > 0.0:
                 pieces.append((f"issue {phase}", at, float(seconds)))
                 at += float(seconds)
-    return pieces if at <= float(evaluation.step.step) * (1.0 + 1e-9) else []
+    step = float(evaluation.step.step)
+    return pieces if at <= step or math.isclose(at, step) else []

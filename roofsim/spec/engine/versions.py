@@ -71,8 +71,9 @@ class Releases(Strict):
         if known != sorted(known):
             raise ValueError("releases must be listed from the oldest to the newest")
         for name, named in (
-            ("precision_variants", self.precision_variants.values()), ("leaner.variants", self.leaner.variants)
-        ):  # fmt: skip
+            ("precision_variants", self.precision_variants.values()),
+            ("leaner.variants", self.leaner.variants),
+        ):
             lacking = sorted(set(named) - set(self.variants))
             if lacking:
                 raise ValueError(f"{name} names variants that there are not: {', '.join(lacking)}")
