@@ -159,6 +159,7 @@ def compare(run: Published, jobs: int) -> dict[str, Any]:
 def words_of(scenario: dict[str, Any]) -> str:
     """Return the layout of a scenario in words."""
     changes = {name: scenario.get(name, {}) for name in ("parallel", "workload", "hardware")}
+    changes["workload"] = {key: value for key, value in changes["workload"].items() if key != "engine"}
     gpus = int(changes["hardware"]["gpus"])
     return one_layout(Planned(id=0, changes=changes, gpu="", gpus=gpus, step_time=0.0, memory=0.0))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from roofsim.cli.complete import several
-from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, Scenario
 from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -46,6 +47,7 @@ def budget(
     gpu: Gpu = None,
     most: Most = 1024,
     tokens_per_parameter: Ratio = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -53,8 +55,10 @@ def budget(
     """Say what a budget buys: the most tokens, the best card and number of GPUs, and the largest model of the family."""
     from roofsim.decide.budget import budget_document
 
+    checked_report(html)
+    document = document_of(scenario, overrides)
     answer = budget_document(
-        document_of(scenario, overrides),
+        document,
         usd=usd,
         days=days,
         cards=gpu,
@@ -69,3 +73,5 @@ def budget(
         from roofsim.report.printed import show
 
         show(answer, console())
+    asked = {"usd": usd, "days": days, "gpu": gpu, "most": most, "tokens_per_parameter": tokens_per_parameter}
+    write_report(html, answer, "budget", document, asked)

@@ -43,6 +43,8 @@ def write_report(
     evaluation: Evaluation | None = None,
     shown: tuple[str, ...] = (),
     places: tuple[int, ...] | None = None,
+    printed: dict[str, Any] | None = None,
+    also: tuple[Any, ...] = (),
 ) -> None:
     """Write the report of an answer, where one was asked for.
 
@@ -56,6 +58,8 @@ def write_report(
         Of a result: what it was made of.
     shown, places
         Of a sweep: which figures are shown, and which points in which order.
+    printed, also
+        What ``--json`` prints where that is more than the answer itself, and the answers that it holds beside.
     """
     if path is None:
         return
@@ -72,5 +76,7 @@ def write_report(
         evaluation=evaluation,
         figures=shown,
         places=places,
+        printed=printed,
+        also=also,
     )
     write_page(answer, asked, path)

@@ -66,7 +66,9 @@ def run(
 
         with look(dark=dark):
             draw_run([(evaluation, result)], plot)
-    write_report(html, result, "run", document, evaluation=evaluation)
+    if html is not None:
+        printed = with_job(result.to_dict(), costs)
+        write_report(html, result, "run", document, evaluation=evaluation, printed=printed, also=tuple(costs))
     if trace is not None:
         from roofsim.analyze.timeline import timeline
         from roofsim.report.trace import write_trace

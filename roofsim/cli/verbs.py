@@ -75,6 +75,7 @@ VERBS: Final = {
         (
             "roofsim budget llama3-8b --usd 50k --days 14 --seq-len 8k",
             "roofsim budget resnet50 --usd 200 --days 1 --gpu a100,h100,rtx4090 --batch 256",
+            "roofsim budget gpt3-1.3b --usd 2k --days 3 --gpu h100 --most 16 --price h100=2.10 --json",
         ),
     ),
     "rent-or-buy": Verb(
@@ -83,6 +84,7 @@ VERBS: Final = {
         (
             "roofsim rent-or-buy llama3-8b --gpu h100 --gpus 8 --seq-len 8k --utilisation 60% --years 3",
             "roofsim rent-or-buy llama3-8b --gpu a100 --phase decode --purchase 20k --rent 1.50 --against h100",
+            "roofsim rent-or-buy resnet50 --gpu rtx4090 --batch 64 --power-price 0.30 --hosting 0 --years 2",
         ),
     ),
     "power": Verb(
@@ -91,6 +93,7 @@ VERBS: Final = {
         (
             "roofsim power llama3-8b --gpu h100 --gpus 8 --seq-len 8k",
             "roofsim power resnet50 --gpu a100 --batch 256 --limits 250W,300W,400W --plot power.png",
+            "roofsim power llama3-8b --gpu rtx4090 --phase decode --engine vllm --precision fp8 --json",
         ),
     ),
     "check": Verb(

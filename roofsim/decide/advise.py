@@ -10,7 +10,7 @@ from roofsim.decide.jobs import Job
 from roofsim.decide.market import market_of
 from roofsim.decide.prices import Marginal, marginals
 from roofsim.decide.purchases import purchases
-from roofsim.decide.sentences import verdict
+from roofsim.decide.sentences import real_step, verdict
 from roofsim.decide.whatif import Asking
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
@@ -161,7 +161,7 @@ def advise_documents(
     limits = _limits(jobs)
     return Advised(
         jobs=jobs,
-        verdict=_verdict(jobs, limits, costs),
+        verdict=_verdict(jobs, limits, costs) + real_step([one for one in bought.worth if one.decided]),
         limits=limits,
         elasticity=elasticity,
         market=market,

@@ -10,6 +10,7 @@ from roofsim.decide.candidates import Candidate, candidates
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import Job, gain_of, mixed, pace_of
 from roofsim.errors import NoDataError, SpecError
+from roofsim.graph.tensor import DTYPES
 from roofsim.plans import planning_tools
 from roofsim.spec.precision.encodings import LINEAR, WeightPosition
 from roofsim.spec.precision.formats import weight_format
@@ -50,7 +51,8 @@ def free_changes(
                 every.setdefault(candidate.text, candidate)
     screened = [(ratio, one) for one in progress(list(every.values())) if (ratio := _screened(jobs, one)) is not None]
     gaining = [(_bucket(one), advice) for one in _picked(screened) if (advice := _worked_out(jobs, one)) is not None]
-    gaining += [("layout", advice) for advice in _layouts(jobs)]
+    single = {advice.change for _, advice in gaining}
+    gaining += [("layout", advice) for advice in _layouts(jobs) if advice.change not in single]
     return sorted(_few(gaining), key=lambda one: -one.gain), len(every)
 
 
@@ -100,9 +102,28 @@ def _bits(candidate: Candidate) -> float:
 
 def _worked_out(jobs: Sequence[Job], candidate: Candidate) -> Advice | None:
     gain = gain_of(jobs, read_changes(candidate.changes), everywhere=False)
-    if gain is None or gain.ratio < 1.0 + LEAST or not gain.fits:
+    if gain is None or gain.ratio < 1.0 + LEAST or not gain.fits or not _learns(jobs, gain):
         return None
     return advice_of(jobs, gain, kind=candidate.group, change=candidate.text, why=_why(candidate, jobs, gain), usd=0.0)
+
+
+def _learns(jobs: Sequence[Job], gain: Gain) -> bool:
+    """Tell whether no training step keeps parameters or states in narrower types than now."""
+    for job, outcome in zip(jobs, gain.outcomes, strict=True):
+        if outcome is None or outcome.result is None or job.asking.stated["workload"]["phase"] != "train":
+            continue
+        before, after = (one.scenario["workload"]["precision"] for one in (job.asking.before, outcome.result))
+        for role in ("parameters", "optimizer_state"):
+            kept = after[role] if after["master_parameters"] is None else after["master_parameters"]
+            now = before[role] if before["master_parameters"] is None else before["master_parameters"]
+            if _width(kept) < _width(now):
+                return False
+    return True
+
+
+def _width(name: str) -> float:
+    """Return the bits of a type; 0 of one that is no plain type."""
+    return 8.0 * float(DTYPES[name].itemsize) if name in DTYPES else 0.0
 
 
 def _why(candidate: Candidate, jobs: Sequence[Job], gain: Gain) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Elasticity below which more of a resource is taken to buy nothing.
 NOTHING: Final = 0.02
+#: Speed that twice as much of a resource must buy to be worth something.
+IDLE: Final = 0.05
 #: Standard errors to the end of an 80 % interval.
 _END: Final = 1.2816
 

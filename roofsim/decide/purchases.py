@@ -9,7 +9,7 @@ from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of, mixed
 from roofsim.decide.need import ways_to_spread
-from roofsim.decide.prices import doubled
+from roofsim.decide.prices import IDLE, doubled
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: A card has more of a resource from this factor on.
 _MORE: Final = 1.1
-#: Speed that twice as much of a resource must buy to be worth it.
-_WORTH: Final = 0.05
 #: What money buys: the rate that is scaled, the key of the scenario that states it.
 _RATES: Final = {
     "memory_bandwidth": "memory.bandwidth",
@@ -120,7 +118,7 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
             for name in reasons.least(best):
                 reasons.add(name, f"the cheapest of the faster cards with more {_WORDS[resource]} ({more[name]:.3g}x)")
         dear = [name for name in more if now is not None and (cards.hourly[name] or 0.0) > float(now)]
-        hardly = {name: cards.hourly[name] or 0.0 for name in dear if cards.ratio[name] < 1.0 + _WORTH}
+        hardly = {name: cards.hourly[name] or 0.0 for name in dear if cards.ratio[name] < 1.0 + IDLE}
         for name in poor.least(hardly):
             poor.add(name, f"{more[name]:.3g}x the {_WORDS[resource]}")
     cost = {name: cards.cost(name, now) or 0.0 for name in faster if cards.hourly[name] is not None}
@@ -184,7 +182,7 @@ def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[A
         if rate in ("intra_node_link", "inter_node_link") and resolved.gpus == 1:
             continue
         gain = doubled(jobs, rate)
-        if gain < _WORTH and (rate in ("memory_bandwidth", "tensor_flops", "power") or elasticity.get(rate, 0.0)):
+        if gain < IDLE and (rate in ("memory_bandwidth", "tensor_flops", "power") or elasticity.get(rate, 0.0)):
             change = f"{key.format(math=resolved.precision.math)}=2x"
             idle.append(
                 Advice(

@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.limit_words import BOUND_WORDS
-from roofsim.decide.prices import NOTHING
+from roofsim.decide.prices import IDLE, NOTHING
 from roofsim.units import dollars, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from roofsim.decide.advice import Advice
     from roofsim.decide.prices import Marginal
 
 _NAMES: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s"}
@@ -29,15 +30,16 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
         Of memory bandwidth and of tensor FLOP/s, the cheaper first.
     """
     more, less = sorted(costs, key=lambda one: -one.elasticity)
-    if more.elasticity < NOTHING:
+    if more.elasticity < NOTHING or more.doubled < IDLE:
         most = next(iter(limits))
         return (
             f"Neither bandwidth nor compute: {percent(limits[most])} of the time waits for {BOUND_WORDS[most]}, and 1 % more "
             f"{_NAMES[more.resource]} makes it {_share(more)} faster."
         )
-    if less.elasticity < NOTHING:
+    if less.elasticity < NOTHING or less.doubled < IDLE <= more.doubled:
         price = "" if more.percent is None else f" 1 % more speed costs {_price(more)} through {_NAMES[more.resource]};"
-        return f"{_HEADS[more.resource]}:{price} 1 % more {_NAMES[less.resource]} makes it only {_share(less)} faster."
+        twice = f"twice the {_NAMES[less.resource]} makes it only {percent(max(less.doubled, 0.0))} faster"
+        return f"{_HEADS[more.resource]}:{price} {twice}."
     first, second = costs
     if first.percent is None:
         ours = f"1 % more {_NAMES[more.resource]} makes it {_share(more)} faster, 1 % more {_NAMES[less.resource]} {_share(less)}"
@@ -50,6 +52,21 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
     return (
         f"{head}: 1 % more speed costs {_price(first)} through {_NAMES[first.resource]}, and {_price(second)} through "
         f"{_NAMES[second.resource]}{doubt}."
+    )
+
+
+def real_step(cards: Sequence[Advice]) -> str:
+    """Return which real card buys speed at the least price, of those that are surely faster; nothing where none has a price.
+
+    Prices of other markets are left out.
+    """
+    steps = {one.change: one for one in cards if one.kind == "card" and one.usd is not None and one.comparable}
+    if not steps:
+        return ""
+    best = min(steps.values(), key=lambda one: (one.usd or 0.0) / one.gain)
+    money = f"{'+' if (best.usd or 0.0) >= 0.0 else '-'}{dollars(abs(best.usd or 0.0))} USD/h"
+    return (
+        f" Of real cards {best.change.partition('=')[2]} is the cheapest step: {percent(best.gain)} faster for {money}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.decide.power import PowerCurve
+
+
+#: Share of work per joule below which a limit gains nothing.
+_NOTHING: Final = 0.005
 
 
 def print_power(console: Console, curve: PowerCurve) -> None:
@@ -49,8 +53,8 @@ def sentence(curve: PowerCurve) -> str:
     """Return the answer in a sentence."""
     best, first = curve.best, curve.rows[0]
     gain = best.per_joule / first.per_joule - 1.0
-    if best is first:
-        return f"{curve.gpus} x {curve.gpu}: no limit does more {curve.unit} per joule than {first.limit:.0f} W."
+    if gain < _NOTHING:
+        return f"{curve.gpus} x {curve.gpu}: no limit does noticeably more {curve.unit} per joule than {first.limit:.0f} W."
     return (
         f"{curve.gpus} x {curve.gpu}: {best.limit:.0f} W do the most {curve.unit} per joule, {words.percent(gain)} more than "
         f"{first.limit:.0f} W, at {words.percent(best.speed)} of the speed."

@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
     "decide/power.py": {"_LIMITS"},
+    "report/power.py": {"_NOTHING"},
     "report/budget.py": {"_MOST", "_REFUSED"},
     # how far limits of power were tried
     "spec/settle/held.py": {"MEASURED", "LEAST"},
@@ -149,8 +150,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/explained.py": {"_CLOCKS", "_CLOSES", "_EDGE", "_LITTLE", "_MOST", "_NARROWINGS", "_NUMBERS", "_OF_A_GROUP"},
     "decide/free.py": {"_LEAST_BITS", "_LOOKED_AT", "_RETURNED", "_SAME", "_WIDTHS"},
     "decide/market.py": {"_LEVEL", "_FREE"},
-    "decide/prices.py": {"NOTHING", "_END"},
-    "decide/purchases.py": {"_MORE", "_WORTH"},
+    "decide/prices.py": {"IDLE", "NOTHING", "_END"},
+    "decide/purchases.py": {"_MORE"},
     "decide/need.py": {"MULTIPLES"},
     "decide/target.py": {"_DAY"},
     "decide/resources.py": {"_CUTS", "_GRID", "_MOST_STRIDES", "_ROUNDED", "_ROUNDS", "_STRIDE", "_WORTH"},

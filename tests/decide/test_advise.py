@@ -82,6 +82,13 @@ def test_a_decode_is_told_bandwidth_and_an_overworked_host_neither(decode):
     assert {"memory.bandwidth=2x"} <= {one.change for one in dense.not_worth}
 
 
+def test_a_first_sentence_does_not_sell_what_buys_nothing():
+    busy = roofsim.advise("sd15-unet", gpu="rtx4090", phase="forward", engine="diffusers")
+    assert busy.verdict.startswith("Neither bandwidth nor compute: ")
+    idle = {one.change for one in busy.not_worth}
+    assert {"memory.bandwidth=2x", "peak.bf16=2x"} <= idle
+
+
 def test_one_percent_more_speed_costs_what_the_market_asks_over_what_it_gains(decode):
     market, hourly = sure(decode.market), roofsim.run(DECODE).cost["usd_per_hour"]
     for one in decode.marginals:
@@ -117,6 +124,18 @@ def test_what_changes_numbers_says_so(decode):
     formats = [one for one in decode.free if one.kind == "precision"]
     assert formats
     assert all("other number formats" in one.why for one in formats)
+
+
+def test_training_is_not_told_to_keep_its_parameters_in_narrower_types(images):
+    texts = [one.change for one in every(images)]
+    assert not {"precision=fp16", "precision=bf16"} & set(texts)  # no fp32 copy beside the weights
+
+
+def test_the_cheapest_real_step_is_named(decode):
+    cards = [one for one in decode.buy if one.kind == "card" and one.comparable and one.usd is not None]
+    best = min(cards, key=lambda one: sure(one.usd) / one.gain)
+    assert decode.verdict.endswith(f" faster for +{sure(best.usd):.2f} USD/h.")
+    assert f"Of real cards {best.change.removeprefix('gpu=')} is the cheapest step" in decode.verdict
 
 
 def test_several_gpus_are_told_their_layout():

@@ -45,7 +45,7 @@ def test_an_sxm_board_is_faster_by_its_power_alone():
 
 
 def test_a_cap_costs_less_speed_than_power():
-    scenario = {"gpu": "h100", "sequence_length": 2048, "optimizer": "adamw-fused"}
+    scenario: dict[str, Any] = {"gpu": "h100", "sequence_length": 2048, "optimizer": "adamw-fused"}
     answer = roofsim.whatif("llama3-8b", {"tdp": "500 W"}, also=[{"tdp": "400 W"}, {"tdp": "300 W"}], **scenario)
     speeds = [sure(outcome.ratio) for outcome in answer.outcomes]
     assert 1.0 >= speeds[0] > speeds[1] > speeds[2]

@@ -43,6 +43,7 @@ COMMANDS = {
     "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",
     "need": "need gpt.yaml --gpu a100 --step-time 30ms",
     "advise": "advise gpt2-124m --gpu a100",
+    "run-job": "run gpt.yaml --gpu a100 --tokens 1e12",
     "check": "check gpt2-124m --gpu a100 --measured step_time=70ms",
     "validate": "validate",
     "validate-own": "validate OWN",

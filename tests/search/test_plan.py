@@ -167,7 +167,11 @@ def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu, family, seeds)
 
 @functools.cache
 def varied(objective):
-    axes = {"workload.sequence_length": [512, 2048], "parallel.offload": [{}, {"optimizer_state": "host"}]}
+    axes = {
+        "workload.sequence_length": [512, 2048],
+        "workload.recompute": ["none", "full", {"policy": "full", "layers": 2}],
+        "parallel.offload": [{}, {"optimizer_state": "host"}],
+    }
     return Drawn(load_scenario(scenario(), {}), (4, 8), axes, objective)
 
 

@@ -30,6 +30,8 @@ class AskedReport:
         Of `run`: what the result was made of, for the pictures that need it; made again where it is not given.
     figures, places
         Of `sweep`: which figures are shown, and which points in which order; all, if left out.
+    printed, also
+        What ``--json`` prints where that is more than the answer itself, and the answers that it holds beside.
     """
 
     verb: str
@@ -39,6 +41,8 @@ class AskedReport:
     evaluation: Evaluation | None = None
     figures: tuple[str, ...] = ()
     places: tuple[int, ...] | None = None
+    printed: dict[str, Any] | None = None
+    also: tuple[Any, ...] = ()
 
     @property
     def yaml(self) -> str | None:

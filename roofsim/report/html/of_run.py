@@ -11,6 +11,7 @@ from roofsim.report.html.bars import Bar, BarPiece, stacked
 from roofsim.report.html.blocks import (
     CellTable,
     Chart,
+    Code,
     Data,
     FactList,
     LegendKey,
@@ -23,6 +24,7 @@ from roofsim.report.html.blocks import (
 )
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import CAUSES, MEMORY
+from roofsim.report.printed import text_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
         "market": resources.market_data(evaluation),
         "classes": _classes(evaluation),
     }
-    data = Data({"answer": result.to_dict(), "charts": charts})
+    data = Data({"answer": asked.printed or result.to_dict(), "charts": charts})
     return ReportPage(
         verb=asked.verb,
         headline=words.headline(result),
@@ -53,6 +55,10 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
         verdict=verdict(result),
         sections=filled(
             Section(title="The answer", blocks=(tiles(data, ("answer",), result), facts(data, ("answer",), result))),
+            Section(
+                title="The whole job",
+                blocks=tuple(Code(name="As the command line prints it", text=text_of(one)) for one in asked.also),
+            ),
             Section(title="Where the time goes", blocks=(time_bars(data, [("", ("answer",))]), _class_table(data))),
             Section(title="What limits it", blocks=_limits(data, charts, result)),
             Section(title="Memory", blocks=_memory(data, charts, result)),
