@@ -81,6 +81,7 @@ class ServerSearch:
     reasons: dict[str, str] = field(default_factory=dict)
     units: dict[str, Server] = field(default_factory=dict)
     searches: dict[int, RateSearch] = field(default_factory=dict)
+    fewest: float = math.inf
 
     def candidates(self, progress: Callable[[Sequence[Any]], Iterable[Any]]) -> list[_Candidate]:
         """Return the servers that can run, least bounds first."""
@@ -181,7 +182,11 @@ class ServerSearch:
         if self.rate is not None and most < self.rate * (1.0 - _ROUNDING):
             gpus = one.unit.plan.gpus
             needed = math.ceil(self.rate / sizing.rate) * gpus
-            self.refuse(TOO_FEW, f"{_name(one.unit)}: {copies * gpus:.0f} GPUs, where the rate needs {needed}")
+            told = f"{_name(one.unit)}: {copies * gpus:.0f} GPUs, where the rate needs {needed}; raise the number, or leave it out"
+            if needed < self.fewest:  # the nearest of all
+                self.fewest = needed
+                self.reasons[TOO_FEW] = told
+            self.refuse(TOO_FEW, told)
             return None
         return self.value(one.unit, copies, self.rate or most), one, sizing
 
