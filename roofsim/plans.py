@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from roofsim.api import answer, import_model, resolve_document
 from roofsim.errors import Problem, SpecError
@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 
 #: Layouts that are returned where nobody says how many.
 TOP = 10
+
+
+@overload
+def plan(
+    scenario: str | Path | dict[str, Any] | Scenario, *, ttft: None = None, tpot: None = None, **options: Any
+) -> Plan: ...
+
+
+@overload
+def plan(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    ttft: float | str | None = None,
+    tpot: float | str | None = None,
+    **options: Any,
+) -> Plan | ServerChoices: ...
 
 
 def plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from roofsim.errors import SpecError
 from roofsim.spec.prices import put_first
 from tests.surely import sure
 
-ASKED = {"gpu": ["h100", "a100"], "most": 4, "batch_size": 64, "precision": "bf16-amp"}
+ASKED: dict[str, Any] = {"gpu": ["h100", "a100"], "most": 4, "batch_size": 64, "precision": "bf16-amp"}
 
 
 def bought(usd, days, **others):
@@ -66,7 +67,7 @@ def test_each_card_costs_the_lowest_price_that_a_cloud_publishes():
 def test_the_work_is_that_of_a_run():
     one = next(one for one in bought(1000, 3).cards if one.gpu == "a100-sxm4-80gb")
     result = roofsim.run("resnet18", gpu="a100", gpus=one.gpus, batch_size=64, precision="bf16-amp")
-    assert one.work == pytest.approx(float(sure(result.throughput["samples_per_second"])) * one.days * 86400, rel=1e-6)
+    assert one.work == pytest.approx(sure(result.throughput["samples_per_second"]) * one.days * 86400, rel=1e-6)
 
 
 def test_the_largest_model_is_trained_on_what_it_wants():
@@ -78,7 +79,7 @@ def test_the_largest_model_is_trained_on_what_it_wants():
 
 
 def test_what_does_not_fit_is_sharded_or_says_so():
-    asked = {"gpu": ["h100", "rx6800"], "most": 8, "sequence_length": 8192}
+    asked: dict[str, Any] = {"gpu": ["h100", "rx6800"], "most": 8, "sequence_length": 8192}
     answer = roofsim.budget({"model": "llama3-8b"}, usd=10_000, days=3, **asked)
     assert sure(answer.best).sharding == "full"
     assert answer.refused["rx6800"] == "no price of an hour is known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from roofsim.evaluate import evaluate
 from roofsim.spec.prices import put_first
 from tests.surely import sure
 
-SMALL = {"gpu": "h100", "gpus": 8, "sharding": "full", "micro_batch_size": 2, "sequence_length": 1024}
+SMALL: dict[str, Any] = {"gpu": "h100", "gpus": 8, "sharding": "full", "micro_batch_size": 2, "sequence_length": 1024}
 
 
 def job(asked, model="gpt3-125m", **others):
@@ -29,7 +30,7 @@ def test_days_are_steps_over_progress():
     steps = -(-1e11 // (16 * 1024))
     assert one.steps == steps
     assert one.days[1] == pytest.approx(steps * result.step_time / one.goodput / 86400, rel=1e-9)
-    low, high = result.step_time_interval
+    low, high = sure(result.step_time_interval)
     assert one.days[0] / one.days[1] == pytest.approx(low / result.step_time)
     assert one.days[2] / one.days[1] == pytest.approx(high / result.step_time)
     assert one.gpu_hours[1] == pytest.approx(8 * 24 * one.days[1])

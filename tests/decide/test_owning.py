@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,15 @@ from roofsim.decide.owning import Costs, costs_of
 from roofsim.errors import SpecError
 from tests.surely import sure
 
-SMALL = {"gpu": "a100", "gpus": 8, "batch_size": 64, "precision": "bf16-amp"}
-ASSUMED = {"power_price": 0.1, "pue": 1.5, "hosting": 150.0, "years": 3.0, "utilisation": 0.5, "resale": 0.25}
+SMALL: dict[str, Any] = {"gpu": "a100", "gpus": 8, "batch_size": 64, "precision": "bf16-amp"}
+ASSUMED: dict[str, Any] = {
+    "power_price": 0.1,
+    "pue": 1.5,
+    "hosting": 150.0,
+    "years": 3.0,
+    "utilisation": 0.5,
+    "resale": 0.25,
+}
 
 
 def owning(**others):
@@ -98,8 +106,9 @@ def test_cards_without_a_price_of_their_node_are_put_in_servers():
 def test_another_card_is_worth_what_its_work_is():
     other = sure(owning(rent=2.0, against="h100").against)
     assert sure(other.even_rent) == pytest.approx(16.0 * other.speed)
-    rates = [
-        roofsim.run("resnet18", **(SMALL | {"gpu": gpu})).throughput["samples_per_second"] for gpu in ("a100", "h100")
+    rates: list[Any] = [
+        sure(roofsim.run("resnet18", **(SMALL | {"gpu": gpu})).throughput["samples_per_second"])
+        for gpu in ("a100", "h100")
     ]
     assert other.speed == pytest.approx(rates[1] / rates[0], rel=1e-6)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ import roofsim
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
 
-TRAIN = {"gpu": "h100", "batch_size": 256, "precision": "bf16-amp"}
+TRAIN: dict[str, Any] = {"gpu": "h100", "batch_size": 256, "precision": "bf16-amp"}
 
 
 def test_speed_falls_and_a_lower_limit_does_more_per_joule():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.api import scenario_of
+from roofsim.analyze.stated import scenario_of
 from tests.properties.test_swept_points import check
 
 if TYPE_CHECKING:

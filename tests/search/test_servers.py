@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ from roofsim.search.serving.asked import split_flags
 from roofsim.serve.target import LatencyTarget
 from tests.surely import sure
 
-BASE = {"prompt_length": 1000, "output_length": 256}
-BOUNDS = {"ttft": "500ms", "tpot": "50ms"}
-AXES = {"gpu": ["h100", "h200", "l4"], "workload.precision": ["bf16", "fp8"], "parallel.tensor": [1, 2]}
+BASE: dict[str, Any] = {"prompt_length": 1000, "output_length": 256}
+BOUNDS: dict[str, Any] = {"ttft": "500ms", "tpot": "50ms"}
+AXES: dict[str, Any] = {"gpu": ["h100", "h200", "l4"], "workload.precision": ["bf16", "fp8"], "parallel.tensor": [1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,8 @@ def test_the_cheapest_come_first_and_no_bound_hides_a_cheaper_one(cheapest):
 
 
 def test_bounds_on_the_cost_never_exceed_it():
-    search = searching.ServerSearch(*arguments(), k=3)
+    document, grid, target, resolve = arguments()
+    search = searching.ServerSearch(document, grid, target, resolve, k=3)
     for one in search.candidates(iter):
         priced = search.priced(one)
         assert priced is None or one.bound <= priced[0] * (1.0 + 1e-12)
@@ -80,7 +82,11 @@ def arguments():
     from roofsim.spec.scenario.document import load_scenario
 
     document = load_scenario("llama3-8b", {**BASE, "request_rate": 77.0})
-    axes = {"gpu": ["h100", "l40s", "a100"], "workload.engine": ["vllm", "sglang"], "parallel.tensor": [1, 4]}
+    axes: dict[str, list[Any]] = {
+        "gpu": ["h100", "l40s", "a100"],
+        "workload.engine": ["vllm", "sglang"],
+        "parallel.tensor": [1, 4],
+    }
     return document, read_axes(axes), LatencyTarget(tpot=0.03), partial(resolve_document, shared=Shared())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import roofsim
 from roofsim.serve import simulation
 from roofsim.serve.spread import LatencySpread
 
-BASE = {"gpu": "h100", "prompt_length": 1000, "output_length": 256}
+BASE: dict[str, Any] = {"gpu": "h100", "prompt_length": 1000, "output_length": 256}
 SERVERS = [
     ("llama3-8b", {}),
     ("llama3-8b", {"engine": "sglang"}),
@@ -31,7 +32,12 @@ def simulated(served, requests=4000):
     """Return times to the first token and per token of requests, one by one."""
     kept = []
     means = simulation._means
-    simulation._means = lambda done, *others: kept.extend(done) or means(done, *others)
+
+    def keeping(done, *others):
+        kept.extend(done)
+        return means(done, *others)
+
+    simulation._means = keeping
     try:
         simulation.simulate(
             served.timing, served.load, served.plan.prompt, rate=served.plan.request_rate, variation=served.plan.variation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,9 @@ def test_a_simulation_runs_requests_as_they_are(log):
 
 
 def test_log_normal_lengths_and_bursts_are_simulated():
-    words = {"gpu": "h100", "prompt_length": 1000, "output_length": 128, "request_rate": 15.0, "simulated": True}
+    words: dict[str, Any] = {
+        "gpu": "h100", "prompt_length": 1000, "output_length": 128, "request_rate": 15.0, "simulated": True,
+    }  # fmt: skip
     even = roofsim.serve("llama3-8b", **words)
     bursts = roofsim.serve("llama3-8b", **words, serving={"arrival_variation": 3.0, "prompt_variation": 1.0})
     assert bursts.steady == even.steady

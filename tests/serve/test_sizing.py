@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from roofsim.serve.target import LatencyTarget, read_target
 from roofsim.spec.scenario.document import load_scenario
 from tests.surely import sure
 
-BASE = {"gpu": "h100", "prompt_length": 1000, "output_length": 256}
+BASE: dict[str, Any] = {"gpu": "h100", "prompt_length": 1000, "output_length": 256}
 SERVERS = [
     ("llama3-8b", BASE),
     ("llama3-8b", BASE | {"engine": "sglang"}),
@@ -27,7 +28,7 @@ SERVERS = [
     ("llama3-70b", BASE | {"gpu": "h200", "tensor": 4}),
     ("llama3-8b", BASE | {"serving": {"disaggregated": {"prefill_workers": 2, "decode_workers": 1}}}),
 ]
-SEARCHES = {}
+SEARCHES: dict[str, Any] = {}
 
 
 def search(number):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import roofsim
 from roofsim.errors import SpecError
 
-TRAIN = {"scenario": "gpt3-6.7b", "gpu": "h100", "gpus": 8, "sharding": "full"}
-DECODE = {"scenario": "llama3-8b", "gpu": "h100", "phase": "decode", "engine": "vllm", "batch_size": 1}
+TRAIN: dict[str, Any] = {"scenario": "gpt3-6.7b", "gpu": "h100", "gpus": 8, "sharding": "full"}
+DECODE: dict[str, Any] = {"scenario": "llama3-8b", "gpu": "h100", "phase": "decode", "engine": "vllm", "batch_size": 1}
 
 
 def step(limits, base=TRAIN):
