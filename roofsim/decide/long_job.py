@@ -9,6 +9,7 @@ from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.money import JOULES_PER_KWH
 from roofsim.analyze.printed import Printed
 from roofsim.analyze.throughput import units_per_step
+from roofsim.analyze.watts import average_watts
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.errors import Problem, SpecError
 from roofsim.records import dataclass, field, replace
@@ -253,10 +254,8 @@ def _evaluating(result: Result, work: Work, samples: float, steps: int) -> float
 
 def _watts(evaluation: Evaluation) -> float | None:
     """Return what a GPU draws on average: the energy of its kernels over the step, up to its limit; None where that is unknown."""
-    tdp, step = evaluation.resolved.gpu.tdp, evaluation.step
-    if tdp is None:
-        return None
-    return float(tdp) * min(1.0, float(step.power) / float(step.step))
+    tdp, watts = evaluation.resolved.gpu.tdp, average_watts(evaluation)
+    return None if tdp is None or watts is None else min(float(tdp), watts)
 
 
 def _factors(result: Result) -> tuple[float, float]:

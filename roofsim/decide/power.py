@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
+from roofsim.analyze.watts import average_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.errors import Problem, SpecError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/power/1"
 #: Limits that are tried where none are named.
 _LIMITS: Final = 12
+#: The average of a step at its limit may exceed it by so much: long kernels are held one by one, the others on average.
+_KEPT: Final = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,8 @@ class AtLimit:
     ----------
     limit, drawn
         Watts of each GPU: the limit, and what its kernels draw on average.
+    kept
+        Whether the kernels keep the limit at this speed; if not, the step takes longer than `step_time`, and how much is not known.
     speed
         Work per second over that without a limit.
     per_joule
@@ -49,6 +54,7 @@ class AtLimit:
     rate: float
     speed: float
     per_joule: float
+    kept: bool
     measured: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,8 +74,8 @@ class PowerCurve(Printed):
     @property
     def best(self) -> AtLimit:
         """What does the most work per joule, of limits at which cards were measured where there are any."""
-        measured = [one for one in self.rows if one.measured]
-        return max(measured or self.rows, key=lambda one: one.per_joule)
+        kept = [one for one in self.rows if one.kept] or self.rows
+        return max([one for one in kept if one.measured] or kept, key=lambda one: one.per_joule)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -138,8 +144,9 @@ def _limited(document: Document) -> bool:
 def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLimit:
     evaluation = evaluate(resolve_document(with_override(document, "hardware.power_limit", text, "--limits")))
     result = answer(evaluation)
-    limit, step = float(evaluation.resolved.gpu.tdp or tdp), evaluation.step
-    drawn = limit * min(1.0, float(step.power) / float(step.step))
+    limit = float(evaluation.resolved.gpu.tdp or tdp)
+    watts = average_watts(evaluation) or limit
+    drawn = min(limit, watts)
     rate = float(rate_of(result) or 0.0)
     interval = result.step_time_interval
     return AtLimit(
@@ -150,5 +157,6 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
         rate=rate,
         speed=1.0 if whole is None else rate / whole,
         per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
+        kept=watts <= _KEPT * limit,
         measured=limit >= MEASURED * tdp,
     )

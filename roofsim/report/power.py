@@ -36,13 +36,18 @@ def print_power(console: Console, curve: PowerCurve) -> None:
     )
     for one in curve.rows:
         mark = ("best per joule" if one is curve.best else "") + ("" if one.measured else " below what was measured")
-        table.add(
-            f"{one.limit:.0f} W",
-            f"{one.drawn:.0f} W",
+        if not one.kept:
+            mark = "its memory draws more: slower, by how much is not known"
+        figures = (
             words.seconds(one.step_time),
             words.count(one.rate),
             words.percent(one.speed),
             figure(one.per_joule),
+        )
+        table.add(
+            f"{one.limit:.0f} W",
+            f"{one.drawn:.0f} W",
+            *(figures if one.kept else ("?",) * len(figures)),
             mark.strip(),
         )
     console.print(table)

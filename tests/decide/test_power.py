@@ -32,6 +32,18 @@ def test_a_row_is_what_a_run_says():
     assert row.speed == pytest.approx(roofsim.run("resnet50", **TRAIN).step_time / row.step_time)
 
 
+def test_memory_draws_power_too():
+    """A decode step on an H100 draws some 60 % of its 700 W; limits below that are not kept at its speed."""
+    curve = roofsim.power(
+        "llama3-8b", gpu="h100", phase="decode", engine="vllm", batch_size=8, context_length=2048, precision="bf16"
+    )
+    first = curve.rows[0]
+    assert 350.0 < first.drawn < 550.0
+    assert [one.kept for one in curve.rows] == [first.drawn <= 1.1 * one.limit for one in curve.rows]
+    assert not curve.rows[-1].kept
+    assert curve.best.kept
+
+
 @pytest.mark.parametrize(
     ("limit", "message"), [("900 W", "more than"), ("50 W", "less than a third"), ("x", "power_limit")]
 )

@@ -231,15 +231,21 @@ class Writer:
             self.now += seconds
 
     def _amounts(self, part: Part, cost: OpCost, seconds: float) -> dict[str, Any]:
-        """Return what one run of an op computes and moves, what bounds it, and the watts that it draws by its own energy."""
-        op, power = cost.op, self.evaluation.device.power
+        """Return what one run of an op computes and moves, what bounds it, and the watts that it draws by its own energy.
+
+        Kernels whose rates were measured at the card's own power draw that of their traffic at least.
+        """
+        op, device = cost.op, self.evaluation.device
+        power = device.power
         flops = part.over(op.executed_flops() * op.share)
         moved = part.over((op.bytes_read() + op.bytes_written()) * op.share)
         facts: dict[str, Any] = {"flops": flops, "bytes": moved, "intensity": flops / moved if moved else None}
         facts["bound"] = max(BOUNDS, key=lambda name: part.over(getattr(cost, name)))
         if power is not None and seconds > 0.0:
             held = part.over(cost.held) > 0.0  # by its own power: it draws all that the card may
-            facts["watts"] = float(power) * (1.0 if held else min(part.over(cost.drawn * op.share) / seconds, 1.0))
+            traffic = device.energy(0.0, self.evaluation.resolved.precision.math, moved, on_tensor=True) / float(power)
+            drawn = max(part.over(cost.drawn * op.share), float(traffic))
+            facts["watts"] = float(power) * (1.0 if held else min(drawn / seconds, 1.0))
         return facts
 
     def _beside(
