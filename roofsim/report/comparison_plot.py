@@ -97,7 +97,7 @@ def _prices(axes: Axes, rows: list[Row]) -> None:
             fontsize=SMALL,
         )
     unit = "tokens" if rows[0].unit == "tokens" else "samples"
-    axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed against price")
+    axes.set(xlabel="purchase price, USD", ylabel=f"{unit} per second", title="speed against price")
     axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
