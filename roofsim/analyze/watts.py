@@ -19,10 +19,15 @@ def average_watts(evaluation: Evaluation) -> float | None:
     tdp, step = evaluation.resolved.gpu.tdp, evaluation.step
     if tdp is None:
         return None
+    return max(float(step.power) * float(tdp) / float(step.step), memory_watts(evaluation))
+
+
+def memory_watts(evaluation: Evaluation) -> float:
+    """Return the watts of a GPU that the traffic of its memory alone takes, on average over the step."""
     moved = sum(
         float(kernels["bytes_read"]) + float(kernels["bytes_written"])
         for classes in work_of(evaluation).values()
         for kernels in classes.values()
     )
-    traffic = float(evaluation.device.energy(0.0, evaluation.resolved.precision.math, moved, on_tensor=True))
-    return max(float(step.power) * float(tdp), traffic) / float(step.step)
+    energy = evaluation.device.energy(0.0, evaluation.resolved.precision.math, moved, on_tensor=True)
+    return float(energy) / float(evaluation.step.step)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
-from roofsim.analyze.watts import average_watts
+from roofsim.analyze.watts import average_watts, memory_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.errors import Problem, SpecError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/power/1"
 #: Limits that are tried where none are named.
 _LIMITS: Final = 12
-#: The average of a step at its limit may exceed it by so much: long kernels are held one by one, the others on average.
-_KEPT: Final = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,8 @@ class AtLimit:
     limit, drawn
         Watts of each GPU: the limit, and what its kernels draw on average.
     kept
-        Whether the kernels keep the limit at this speed; if not, the step takes longer than `step_time`, and how much is not known.
+        Whether the memory's traffic alone keeps the limit at this speed; if not, the step takes longer than `step_time`, and how
+        much is not known.
     speed
         Work per second over that without a limit.
     per_joule
@@ -157,6 +156,6 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
         rate=rate,
         speed=1.0 if whole is None else rate / whole,
         per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
-        kept=watts <= _KEPT * limit,
+        kept=memory_watts(evaluation) <= limit,
         measured=limit >= MEASURED * tdp,
     )
