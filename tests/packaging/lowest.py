@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKERS = ("mypy", "ruff", "types-")
 #: Tables to fit constants to, which ask for later versions of the rest than roofsim does: an environment of its own.
 APART = "aiconfigurator"
-#: What builds the site of the documents is no part of what runs either.
-SITE = "docs"
+#: What builds the site of the documents, and what opens reports in a browser, is no part of what runs either.
+ELSEWHERE = ("docs", "browser")
 _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9.]+)(?P<marker>\s*;.*)?")
 
 
@@ -27,7 +27,7 @@ def requirements(*, apart: bool = False) -> list[str]:
             lines += extras.get(APART, [])
             continue
         lines += project["dependencies"]
-        lines += [line for name, extra in extras.items() if name not in (APART, SITE) for line in extra]
+        lines += [line for name, extra in extras.items() if name not in (APART, *ELSEWHERE) for line in extra]
     return [line for line in dict.fromkeys(lines) if line != "roofsim"]
 
 
