@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.distance import apart_from, spread
 from roofsim.analyze.intervals import around
 from roofsim.analyze.verdicts import ratio_interval
+from roofsim.spec.constants.physics import shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,9 +45,6 @@ _SIZES: Final = {
     ),
     "parallel": ("tensor", "context", "expert"),
 }
-#: How far the ratio of two runs of the same kernels errs beyond what their shares of time say, where kernels are e times as large:
-#: with it four of five measured pairs of neighboring batches on one card lie inside (docs/pairs.md), without it one of two.
-_OF_SIZES: Final = 0.08
 
 
 def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float, float] | None:
@@ -57,8 +55,8 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     time is in both runs: the ratio errs by as much as the shares of the kinds of time differ. Let the step err by ``w``, each kind
     of time apart by ``w / sqrt(sum of squared shares)``; the ratio then errs by
     ``w sqrt(sum (share after - share before)^2 / sum share before^2)``. Of what a run has more of (hosts, communication,
-    convolutions) the additional part errs. Kernels of other sizes err apart as well: by `_OF_SIZES` times the logarithm of the
-    factor between the sizes.
+    convolutions) the additional part errs. Kernels of other sizes err apart as well: by `sizes_apart` of the
+    physics times the logarithm of the factor between the sizes.
 
     Parameters
     ----------
@@ -72,7 +70,7 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     moved = moved_share(before.time, after.time)
     names = [name for name in after.interval_terms if name not in _COUNTED or name in before.interval_terms]
     extra = [name for name in after.interval_terms if name not in names]
-    below = above = _OF_SIZES * _apart_in_size(before.scenario, after.scenario)
+    below = above = shipped_physics()["sizes_apart"] * _apart_in_size(before.scenario, after.scenario)
     for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
         first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
         if name in _COUNTED:

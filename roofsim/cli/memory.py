@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from roofsim.cli.complete import scenarios
 from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Json, Top
-from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.options import LONG_RUNS, is_number, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 from roofsim.cli.words import Argument, Option
 from roofsim.records import replace
@@ -103,19 +103,11 @@ def _names_and_degrees(given: list[str]) -> tuple[str | None, Overrides]:
     """Tell the name of a tensor from a degree of tensor parallelism: no tensor is called like a number."""
     from roofsim.errors import Problem, SpecError
 
-    names = [text for text in given if text.strip() and not _is_number(text)]
+    names = [text for text in given if text.strip() and not is_number(text)]
     if len(names) > 1:
         raise SpecError(Problem(f"expected one tensor; got {' and '.join(map(repr, names))}", path="--tensor"))
     degrees = [("tensor", text, "flag") for text in given if text not in names]
     return (names[0] if names else None), degrees
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None) -> None:

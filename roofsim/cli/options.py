@@ -150,8 +150,8 @@ def scenario_options(
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [setting(text) for text in given.pop("settings", None) or []]
-        chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if _is_number(text)]
-        named = [text for text in stated if not _is_number(text)]
+        chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if is_number(text)]
+        named = [text for text in stated if not is_number(text)]
         if not named and file is None:
             return verb(**given, overrides=chosen)
         return _with_prices(named, file, lambda: verb(**given, overrides=chosen))
@@ -262,8 +262,8 @@ def _with_prices(named: list[str], file: Path | None, answered: Callable[[], Any
     return answer
 
 
-def _is_number(text: str) -> bool:
-    """Tell whether a price is that of the scenario's own card: an amount without a name."""
+def is_number(text: str) -> bool:
+    """Tell whether a text is a number, without a unit or a name."""
     try:
         float(text)
     except ValueError:

@@ -10,6 +10,7 @@ from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
 from roofsim.api import answer, import_model
 from roofsim.decide.assumptions import assumption, read_number
+from roofsim.decide.cards import left_out, of_any_card
 from roofsim.decide.lowest import lowest_price, price_of
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
@@ -126,6 +127,7 @@ class Budget(Printed):
     largest: LargestTrained | None
     refused: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -141,6 +143,7 @@ class Budget(Printed):
             "largest": None if self.largest is None else self.largest.to_dict(),
             "refused": dict(self.refused),
             "assumptions": [one.to_dict() for one in self.assumptions],
+            "notes": list(self.notes),
         }
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -198,6 +201,7 @@ def budget_document(
 ) -> Budget:
     """Return what a budget buys; see `budget`."""
     money, time = read_number(usd, "--usd"), read_number(days, "--days")
+    document, dropped = of_any_card(document)
     names = _names(cards)
     priced = [name for name in names if price_of(name) is not None]
     refused = {name: "no price of an hour is known" for name in names if name not in priced}
@@ -223,6 +227,10 @@ def budget_document(
         largest=largest,
         refused=refused,
         assumptions=() if largest is None else (ratio,),
+        notes=(
+            *left_out(dropped),
+            "failures, checkpoints and evaluations are not counted: `roofsim run --tokens` does",
+        ),
     )
 
 
@@ -250,7 +258,7 @@ def _counts(names: Sequence[str], usd: float, most: int) -> dict[str, list[int]]
 def _rows(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
     """Return a row for each card and number; of those that do not fit, with everything sharded where the scenario says nothing."""
     rows = _swept(document, names, counts)
-    if _states(document, "parallel", "sharding") or _phase(document) != "train":
+    if document.states("parallel", "sharding") or _phase(document) != "train":
         return rows
     again = [name for name in names if not any(row["memory.fits"] for row in rows if row["hardware.gpu"] == name)]
     again += [
@@ -266,9 +274,6 @@ def _rows(document: Document, names: Sequence[str], counts: Mapping[str, Sequenc
 def _swept(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
     from roofsim.search.sweep import sweep_document
 
-    for key in ("system", "override", "calibration"):
-        if _states(document, "hardware", key):
-            document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "budget")
     rows: list[dict[str, Any]] = []
     for some in sorted({tuple(counts[name]) for name in names}):
         alike = [name for name in names if tuple(counts[name]) == some]
@@ -383,8 +388,3 @@ def _model_name(document: Document) -> str:
 def _phase(document: Document) -> str:
     workload = document.data.get("workload") or {}
     return str(workload.get("phase") or "train")
-
-
-def _states(document: Document, section: str, key: str) -> bool:
-    own = document.data.get(section) if isinstance(document.data, dict) else None
-    return isinstance(own, dict) and own.get(key) is not None

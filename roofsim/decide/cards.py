@@ -1,8 +1,8 @@
-"""Predict a scenario on every card of the catalog."""
+"""Ask a scenario on other cards than its own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.api import answer, import_model
 from roofsim.spec import catalog
@@ -13,6 +13,27 @@ if TYPE_CHECKING:
 
     from roofsim.spec.reading.source import Document
 
+#: What a scenario says of one card: its node, its numbers, its measurements.
+_OF_ONE: Final = ("system", "override", "calibration")
+
+
+def of_any_card(document: Document) -> tuple[Document, list[str]]:
+    """Return a scenario without what it says of its own card, which is not true of others; and the keys that are left out."""
+    stated = [key for key in _OF_ONE if document.states("hardware", key) and document.data["hardware"][key] != {}]
+    for key in stated:
+        document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "cards")
+    return document, [f"hardware.{key}" for key in stated]
+
+
+def left_out(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the note about keys that are left out of questions about other cards; nothing where there are none."""
+    if not keys:
+        return ()
+    verb = "is" if len(keys) == 1 else "are"
+    return (
+        f"{' and '.join(keys)} {verb} of the scenario's own card, and left out: each card is taken as it is, in its usual node",
+    )
+
 
 def on_every_card(document: Document, figures: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row for each card of the catalog that runs a scenario, in the scenario's number: ``hardware.gpu`` and figures.
@@ -21,11 +42,7 @@ def on_every_card(document: Document, figures: Sequence[str]) -> list[dict[str, 
     """
     from roofsim.search.sweep import sweep_document
 
-    own = document.data.get("hardware") if isinstance(document.data, dict) else None
-    if isinstance(own, dict):
-        for key in ("system", "override", "calibration"):
-            if own.get(key) is not None:
-                document = with_override(document, f"hardware.{key}", {} if key == "override" else None, "cards")
+    document, _ = of_any_card(document)
     names = list(catalog.names("gpu"))
     table = sweep_document(document, {"hardware.gpu": names}, answer, import_model, figures=figures)
     return [row for row in table.to_rows() if row["feasible"]]

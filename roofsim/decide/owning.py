@@ -10,6 +10,7 @@ from roofsim.analyze.printed import Printed
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.assumptions import assumption, read_number
+from roofsim.decide.cards import left_out, of_any_card
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
@@ -85,6 +86,7 @@ class Against:
     speed: float
     even_rent: float | None
     rent: float | None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -299,11 +301,7 @@ def _watts(evaluation: Evaluation) -> float:
 
 
 def _against(document: Document, result: Result, rent: float | None, name: str) -> Against:
-    other = document
-    own = document.data.get("hardware") or {}
-    for key in ("system", "override", "calibration"):
-        if own.get(key) is not None:
-            other = with_override(other, f"hardware.{key}", {} if key == "override" else None, "--against")
+    other, dropped = of_any_card(document)
     evaluation = evaluate(resolve_document(with_override(other, "hardware.gpu", name, "--against")))
     changed = answer(evaluation)
     speed = float(rate_of(changed) or 0.0) / float(rate_of(result) or math.nan)
@@ -314,4 +312,5 @@ def _against(document: Document, result: Result, rent: float | None, name: str) 
         speed=speed,
         even_rent=None if rent is None else rent * speed,
         rent=None if hourly is None else float(hourly),
+        notes=left_out(dropped),
     )

@@ -9,6 +9,7 @@ from rich.text import Text
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.job import assumed, figure
+from roofsim.spec import catalog
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +96,8 @@ def _below(answer: Budget) -> list[str]:
         shown = ", ".join(names[:_REFUSED])
         rest = f" and {len(names) - _REFUSED} more" if len(names) > _REFUSED else ""
         lines.append(f"Left out, {reason}: {shown}{rest}.")
-    if answer.best is not None:
+    lines += [f"Note: {note}." for note in answer.notes]
+    if answer.best is not None and catalog.has("model", answer.model):
         lines.append(
             f"Layouts of the best: roofsim plan {answer.model} --gpu {answer.best.gpu} --gpus {answer.best.gpus}"
         )

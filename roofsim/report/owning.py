@@ -80,4 +80,4 @@ def _against(answer: Owning) -> list[str]:
         line += f": worth up to {words.dollars(other.even_rent / other.gpus)} USD per GPU and hour"
         if other.rent is not None:
             line += f", known price {words.dollars(other.rent / other.gpus)}"
-    return [line]
+    return [line, *(f"Note: {note}." for note in other.notes)]

@@ -59,7 +59,6 @@ ALLOWED: dict[str, set[str | float]] = {
     "spec/settle/held.py": {"MEASURED", "LEAST"},
     "spec/price_file.py": {"_MOST"},
     "analyze/ops.py": {"_NOTHING"},
-    "analyze/ratio.py": {"_OF_SIZES"},
     "analyze/explain.py": {"SHOWN"},
     "analyze/timeline/passes.py": {"WRITTEN", "MOST_OPS", 100},
     "calibrate/kernels/classes.py": {"MICROSECOND", "ITEMSIZES", "FLOOR", "COMPUTE", "BANDWIDTH"},

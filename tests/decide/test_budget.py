@@ -116,3 +116,13 @@ def test_the_verb_prints_and_writes(capsys, monkeypatch):
     assert "roofsim plan resnet18 --gpu" in printed[0]
     assert json.loads(printed[1])["schema"] == "roofsim/budget/1"
     assert printed[2].startswith("gpu,gpus,")
+
+
+def test_what_belongs_to_one_card_is_left_out_and_said():
+    """A node, numbers and measurements of the scenario's own card are not true of those that a budget chooses among."""
+    plain = bought(1000, 3)
+    changed = roofsim.budget("resnet18", usd=1000, days=3, **ASKED, memory__bandwidth="2x")
+    assert changed.cards == plain.cards
+    assert any("hardware.override" in note and "left out" in note for note in changed.notes)
+    assert not any("hardware.override" in note for note in plain.notes)
+    assert any("failures" in note for note in plain.notes)

@@ -144,3 +144,10 @@ def test_the_verb_prints_and_writes(capsys, monkeypatch):
     assert "utilisation an hour costs" in printed[0]
     assert "Uptime Institute" in printed[0]
     assert json.loads(printed[1])["schema"] == "roofsim/owning/1"
+
+
+def test_another_card_is_taken_as_it_is():
+    other = sure(owning(rent=2.0, against="h100", tdp="300 W").against)
+    assert any("hardware.override" in note for note in other.notes)
+    plain = sure(owning(rent=2.0, against="h100").against).speed
+    assert other.speed == pytest.approx(plain * owning(rent=2.0).rate / owning(rent=2.0, tdp="300 W").rate)

@@ -203,3 +203,8 @@ def test_slips_are_refused_before_anything_is_priced(axes, said):
     with pytest.raises(SpecError) as error:
         roofsim.serve("llama3-8b", **BASE, **BOUNDS, axes=axes)
     assert said in str(error.value)
+
+
+def test_the_rate_is_asked_for_and_no_choice():
+    with pytest.raises(SpecError, match="what servers are to do"):
+        roofsim.serve("llama3-8b", **BASE, **BOUNDS, gpu=["h100", "l40s"], axes={"workload.request_rate": [1, 100]})

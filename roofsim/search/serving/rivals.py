@@ -51,8 +51,8 @@ def _decided(best: ServerChoice, one: ServerChoice, first: Resolved, own: Resolv
         return one.value is None and best.value is not None
     # The best may be slower than predicted, and the other faster.
     slower, faster = (
-        spread_apart(first, own, "output_tokens_per_second")[1],
-        spread_apart(own, first, "output_tokens_per_second")[0],
+        spread_apart(first, own, _FIGURE)[1],
+        spread_apart(own, first, _FIGURE)[0],
     )
     return math.log(one.value / best.value) > math.hypot(slower, faster)
 

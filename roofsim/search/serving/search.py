@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, quote_of
-from roofsim.errors import Place, SpecError
+from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import read_axes
 from roofsim.search.resolving import Shared
@@ -42,6 +42,8 @@ _CATALOGS: Final[dict[tuple[str, ...], Literal["gpu", "engine"]]] = {
     ("hardware", "gpu"): "gpu",
     ("workload", "engine"): "engine",
 }
+#: What is asked of all servers alike.
+_ASKED: Final = ("workload", "request_rate")
 #: Keys that say how many replicas there are: without them, servers are the same.
 _COPIES: Final = (("hardware", "gpus"), ("parallel", "data"))
 
@@ -256,8 +258,14 @@ def search_servers(
 
 
 def _check_names(grid: AxisGrid) -> None:
-    """Refuse cards and engines that the catalog lacks, before anything is priced: they are slips, not choices that fail."""
+    """Refuse what is no choice, and cards and engines that the catalog lacks, before anything is priced.
+
+    These are slips, not choices that fail.
+    """
     for axis in grid.axes:
+        if axis.path == _ASKED:
+            message = f"{'.'.join(axis.path)} is what servers are to do, not a choice between them"
+            raise SpecError(Problem(message, Place(axis.origin), hint="State one; ask once for each rate."))
         kind = _CATALOGS.get(axis.path)
         for value in axis.values:
             if kind is not None and isinstance(value, str) and value not in axis.cards and not is_path(value):
