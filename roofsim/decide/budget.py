@@ -256,17 +256,14 @@ def _counts(names: Sequence[str], usd: float, most: int) -> dict[str, list[int]]
 
 
 def _rows(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
-    """Return a row for each card and number; of those that do not fit, with everything sharded where the scenario says nothing."""
+    """Return a row for each card and number.
+
+    Of cards on which some do not fit, everything sharded is tried as well, where the scenario says nothing of sharding.
+    """
     rows = _swept(document, names, counts)
     if document.states("parallel", "sharding") or _phase(document) != "train":
         return rows
-    again = [name for name in names if not any(row["memory.fits"] for row in rows if row["hardware.gpu"] == name)]
-    again += [
-        name
-        for name in names
-        if name not in again
-        and any(row["hardware.gpu"] == name and row["hardware.gpus"] == 1 and not row["memory.fits"] for row in rows)
-    ]
+    again = [name for name in names if not all(row["memory.fits"] for row in rows if row["hardware.gpu"] == name)]
     sharded = with_override(document, "parallel.sharding", "full", "budget")
     return rows + [row | {"sharding": "full"} for row in _swept(sharded, again, counts)]
 

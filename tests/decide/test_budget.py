@@ -126,3 +126,11 @@ def test_what_belongs_to_one_card_is_left_out_and_said():
     assert any("hardware.override" in note and "left out" in note for note in changed.notes)
     assert not any("hardware.override" in note for note in plain.notes)
     assert any("failures" in note for note in plain.notes)
+
+
+def test_one_gpu_that_has_room_does_not_stand_for_many_that_have_none():
+    """Replicas need more memory than a single GPU: gradients are reduced in buffers. Sharded, many fit, and do far more."""
+    best = sure(roofsim.budget({"model": "llama3-8b"}, usd=50_000, days=14, gpu=["h100"]).best)
+    assert best.gpus > 8
+    assert best.sharding == "full"
+    assert best.limited_by == "usd"
