@@ -197,7 +197,9 @@ def surely(plan: Plan) -> list[str]:
     lines += [f"Another wins if {_RATES[rate]} {each}." for rate, each in said.items()]
     steady = [_RATES[rate].rpartition(" ")[0] for rate in known["rates"] if rate not in said]
     if steady:
-        lines.append(f"No other of these wins if the speed of {_listed(steady)} alone is off by up to {known['widest']:g}x.")
+        lines.append(
+            f"No other of these wins if the speed of {_listed(steady)} alone is off by up to {known['widest']:g}x."
+        )
     return lines
 
 
