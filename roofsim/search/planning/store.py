@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from roofsim.search.planning.search import Findings
+    from roofsim.search.planning.findings import Findings
 
 SCHEMA: Final = "roofsim/plan-blocks/1"
 
