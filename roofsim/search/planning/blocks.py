@@ -18,8 +18,8 @@ import numpy as np
 from roofsim.errors import RoofsimError
 from roofsim.kept import Kept
 from roofsim.records import dataclass, fields, replace
-from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.findings import Findings
+from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.search import Limits, Searcher
 from roofsim.search.planning.space import space_of
 from roofsim.search.resolving import Shared
@@ -132,7 +132,14 @@ class BlockTask:
     def key(self) -> str:
         """What names the result: equal for equal tasks alone."""
         bests = sorted((name, float(value)) for name, value in self.limits.bests.items())
-        return _named(self.search, self.block.family, self.block.first, self.block.last, repr(float(self.limits.most)), repr(bests))
+        return _named(
+            self.search,
+            self.block.family,
+            self.block.first,
+            self.block.last,
+            repr(float(self.limits.most)),
+            repr(bests),
+        )
 
 
 def search_name(given: SearchInput, space: PlanSpace) -> str:

@@ -12,7 +12,7 @@ and the update of the first stage follows. Schedules that put gradients of weigh
 stage holds the states of its layers, and what they save of each micro batch that is under way. Copies to and from the host run
 behind arithmetic at best: of a layer, the longer of the two counts (`roofsim.search.planning.host_bounds`).
 
-Words stand on the first axis, rows of numbers on the second; what depends on one of the two alone is worked out on it alone.
+FamilyWords stand on the first axis, rows of numbers on the second; what depends on one of the two alone is worked out on it alone.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ _SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
 _SLOWED: Final = 2.0
 #: Level of sharding -> what it shares out.
-_SHARED: Final = {None: (), "none": (), "optimizer": ("optimizer_state",), "gradients": ("optimizer_state", "gradients")}
+_SHARED: Final = {
+    None: (),
+    "none": (),
+    "optimizer": ("optimizer_state",),
+    "gradients": ("optimizer_state", "gradients"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class FamilyWords:
     """What bounds ask of the words of some families: each a column, a row for each family.
 
     Attributes
@@ -77,7 +82,7 @@ class Words:
     shared: dict[str, NDArray[np.bool_]]
 
     @classmethod
-    def of(cls, layouts: Sequence[Parallel]) -> Words:
+    def of(cls, layouts: Sequence[Parallel]) -> FamilyWords:
         """Return what bounds ask of some layouts."""
         levels = [_level(one.sharding) for one in layouts]
         return cls(
@@ -100,11 +105,13 @@ class Words:
 
     def of_memory(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the families that differ in what memory depends on, and which of them each is like."""
-        return self._alike([self.counted, self.stated, self.ranks, *self.shared.values(), self._numbered(self.schedules)])
+        return self._alike(
+            [self.embedding, self.loss, self.stated, self.ranks, *self.shared.values(), self._numbered(self.schedules)]
+        )
 
-    def part(self, chosen: NDArray[np.int64]) -> Words:
+    def part(self, chosen: NDArray[np.int64]) -> FamilyWords:
         """Return some of them."""
-        return Words(
+        return FamilyWords(
             schedules=tuple(self.schedules[at] for at in chosen.tolist()),
             embedding=self.embedding[chosen],
             loss=self.loss[chosen],
@@ -115,7 +122,8 @@ class Words:
 
     def splits(self, several: bool) -> Array:
         """Tell whose schedules part gradients of weights from those of inputs, with one chunk or with several."""
-        return _column([float(split[several]) for split in self._split()])
+        splits: Array = _column([float(split[several]) for split in self._split()])
+        return splits
 
     def _split(self) -> list[tuple[bool, bool]]:
         known = {
@@ -126,7 +134,8 @@ class Words:
 
     def _numbered(self, values: Sequence[Any]) -> Array:
         numbers = {value: float(at) for at, value in enumerate(dict.fromkeys(values))}
-        return _column([numbers[value] for value in values])
+        column: Array = _column([numbers[value] for value in values])
+        return column
 
     def _alike(self, columns: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         table = np.hstack([np.asarray(each, dtype=np.float64) for each in columns])
@@ -191,39 +200,43 @@ class Layouts:
         """Layers that are alike."""
         return float(self.resolved.model.layers_alike() or 0)
 
-    def alike(self, words: Words) -> NDArray[np.bool_]:
-        """Tell in which families all layers are, and dealt out as evenly as can be."""
-        return ~words.stated & (self.layers == float(self.resolved.model.traits().depth))
+    @property
+    def others(self) -> float:
+        """Layers that are not: they come before those that are."""
+        return float(self.resolved.model.traits().depth) - self.layers
 
-    def dealt(self, words: Words) -> tuple[Array, Array]:
+    def others_from(self, words: FamilyWords, index: Any, fewer: Array) -> Array:
+        """Return how many of the other layers a stage may have, behind so many stages of at least `fewer` layers."""
+        before = np.maximum(index * fewer - words.counted, 0.0)
+        others: Array = np.maximum(self.others - before, 0.0)
+        return others
+
+    def dealt(self, words: FamilyWords) -> tuple[Array, Array]:
         """Return the layers, ends included, that each stage has at least, and how many stages have one more."""
-        whole = self.layers + words.counted
+        whole = self.layers + self.others + words.counted
         fewer = np.floor(whole / self.stages)
         return fewer, whole - fewer * self.stages
 
-    def shards(self, words: Words) -> Array:
+    def shards(self, words: FamilyWords) -> Array:
         """Return over how many ranks at most what is sharded is spread."""
         replicas = self.data * self.context
         if self.resolved.model.traits().experts:  # ranks of tensor parallelism may be replicas of experts
             return np.where(words.ranks > 1.0, self.tensor * replicas, 1.0)
         return np.minimum(words.ranks, replicas)
 
-    def in_flight(self, words: Words, index: float) -> Array:
-        """Return the micro batches that a stage holds at once."""
+    def in_flight(self, words: FamilyWords, index: Array) -> Array:
+        """Return the micro batches that the stage of each `index` holds at once."""
         held = np.ones((len(words.schedules), len(self.stages)))
+        index = np.broadcast_to(index, held.shape)
         for name in dict.fromkeys(words.schedules):
-            held[[at for at, other in enumerate(words.schedules) if other == name]] = self._in_flight(name, index)
+            own = np.array([at for at, other in enumerate(words.schedules) if other == name])
+            for several in (False, True):
+                where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
+                if len(where):
+                    virtual = self.chunks[where] if several else 1.0
+                    schedule, at = schedule_named(name, float(np.ravel(virtual)[0])), np.ix_(own, where)
+                    held[at] = schedule.in_flight(index[at], self.stages[where], virtual, self.micro_batches[where])
         return np.maximum(held, 1.0)
-
-    def _in_flight(self, name: str, index: float) -> Array:
-        held = np.ones_like(self.stages)
-        for several in (False, True):
-            where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
-            if len(where):
-                virtual = self.chunks[where] if several else 1.0
-                schedule = schedule_named(name, float(np.ravel(virtual)[0]))
-                held[where] = schedule.in_flight(index, self.stages[where], virtual, self.micro_batches[where])
-        return held
 
 
 def key_columns(point: Point) -> list[Any]:
@@ -240,7 +253,7 @@ def _samples(point: Point) -> Any:
 # -- seconds --------------------------------------------------------------------------------------------------------------
 
 
-def least_step(layouts: Layouts, words: Words, costs: Costs, host: HostTime | None = None) -> Array:
+def least_step(layouts: Layouts, words: FamilyWords, costs: Costs, host: HostTime | None = None) -> Array:
     """Return the seconds that a step takes at least: of each family (first axis) and row (second axis)."""
     layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
     micro, resolved = layouts.micro_batches, layouts.resolved
@@ -251,7 +264,7 @@ def least_step(layouts: Layouts, words: Words, costs: Costs, host: HostTime | No
     words = words.part(chosen)
     sharding = layouts.shards(words)
     fewer, left = layouts.dealt(words)
-    first = np.maximum(fewer - words.counted, 0.0)
+    first = np.maximum(fewer - words.counted - layouts.others, 0.0)
     if host is None:
         seconds, once = device, np.maximum(update, 0.0) * first / sharding
     else:
@@ -261,7 +274,7 @@ def least_step(layouts: Layouts, words: Words, costs: Costs, host: HostTime | No
         once = first * host.once(sharding, device)
     mean = micro * whole / layouts.stages
     bubbled = _bubbled(layouts, words, seconds, fewer, left)
-    least: Array = ((np.where(layouts.alike(words), np.maximum(mean, bubbled), mean) + once) * _SLACK)[like]
+    least: Array = ((np.where(words.stated, mean, np.maximum(mean, bubbled)) + once) * _SLACK)[like]
     return least
 
 
@@ -281,15 +294,15 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     return slowest
 
 
-def _bubbled(layouts: Layouts, words: Words, seconds: Array, fewer: Array, left: Array) -> Array:
+def _bubbled(layouts: Layouts, words: FamilyWords, seconds: Array, fewer: Array, left: Array) -> Array:
     """Return what a pipeline takes at least, layers dealt out as they are."""
     stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
     split = np.where(layouts.chunks > 1.0, words.splits(several=True), words.splits(several=False))
     way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
-    last = np.maximum(fewer - words.loss, 0.0)
+    last = np.maximum(fewer - words.loss - layouts.others_from(words, stages - 1.0, fewer), 0.0)
     through = micro * last + np.maximum(depth - last, 0.0) * way
-    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted, 0.0)
-    fuller = micro * (fewer + 1.0) + before * way
+    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted - layouts.others, 0.0)
+    fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller), through)
     return np.where(stages > 1.0, most * seconds, 0.0)
 
@@ -297,7 +310,7 @@ def _bubbled(layouts: Layouts, words: Words, seconds: Array, fewer: Array, left:
 # -- bytes ----------------------------------------------------------------------------------------------------------------
 
 
-def least_memory(layouts: Layouts, words: Words, costs: Costs) -> Array:
+def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
     """Return the bytes that the fullest rank holds at least, when the forward pass of a micro batch has ended.
 
     Families stand on the first axis, rows on the second.
@@ -314,15 +327,23 @@ def least_memory(layouts: Layouts, words: Words, costs: Costs) -> Array:
     for name in STATES:
         state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
     fewer, left = layouts.dealt(words)
-    least = _held(layouts, words, layer, state, np.maximum(fewer - words.counted, 0.0), 0.0)
-    second = _held(layouts, words, layer, state, fewer + 1.0, 1.0)
-    least = np.where((left >= 1.0) & (layouts.stages > 2.0), np.maximum(least, second), least)
+    first = np.maximum(fewer - words.counted - layouts.others, 0.0)
+    least = _held(layouts, words, layer, state, first, np.zeros(1))
+    # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
+    index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
+    inner = index <= layouts.stages - 2.0
+    own = np.where(inner, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
+    own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
+    later = _held(layouts, words, layer, state, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
+    least = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0), np.maximum(least, later), least)
     mean = state * layouts.layers / layouts.stages
-    known: Array = ((fixed + np.where(layouts.alike(words), least, mean)) * _SLACK)[like]
+    known: Array = ((fixed + np.where(words.stated, mean, np.maximum(least, mean))) * _SLACK)[like]
     return known
 
 
-def _held(layouts: Layouts, words: Words, layer: dict[str, Array], state: Array, layers: Array, index: float) -> Array:
+def _held(
+    layouts: Layouts, words: FamilyWords, layer: dict[str, Array], state: Array, layers: Array, index: Array
+) -> Array:
     """Return what a stage of so many layers holds: states, and what it saved of micro batches under way.
 
     A stage may hand on what its last layer made instead of saving it.

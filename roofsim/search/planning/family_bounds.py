@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim import records
 from roofsim.points import Diverged
-from roofsim.records import dataclass, field, fields, replace
-from roofsim.search.planning.bounds import Layouts, Words, key_columns, least_memory, least_step
+from roofsim.records import dataclass, fields, replace
+from roofsim.search.planning.bounds import FamilyWords, Layouts, key_columns, least_memory, least_step
 from roofsim.search.planning.host_bounds import HostTime
 from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
 from roofsim.search.sampling import floats
@@ -84,11 +85,11 @@ class LayerTable:
     """
 
     resolved: Resolved | None = None
-    places: dict[tuple[float, ...], int] = field(default_factory=dict)
-    costs: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    scales: dict[tuple[float, ...], float] = field(default_factory=dict)
-    samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
-    hosts: dict[Offload, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
+    places: dict[tuple[float, ...], int] = records.field(default_factory=dict)
+    costs: dict[str, NDArray[np.float64]] = records.field(default_factory=dict)
+    scales: dict[tuple[float, ...], float] = records.field(default_factory=dict)
+    samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = records.field(default_factory=list)
+    hosts: dict[Offload, dict[str, NDArray[np.float64]]] = records.field(default_factory=dict)
 
     def host(self, offload: Offload) -> dict[str, NDArray[np.float64]]:
         """Return what layers take of the host with parts of the state off the device; 0 where that cannot be known."""
@@ -149,7 +150,7 @@ class Bounds:
         for offload in dict.fromkeys(offloads):
             own = [at for at, other in enumerate(offloads) if other == offload]
             held, host = _on_host(table, index, layouts, costs, offload)
-            chosen = Words.of([families[at] for at in own])
+            chosen = FamilyWords.of([families[at] for at in own])
             with np.errstate(all="ignore"):
                 memory = least_memory(layouts, chosen, costs | held)
                 least = memory if self.goal.objective == "memory" else least_step(layouts, chosen, costs, host) * scale
@@ -231,13 +232,14 @@ def _on_host(
     tables = [table.host(state) if len(moved) > ("activations" in moved) else {}]
     tables += [table.host(Offload(activations=offload.activations)) if "activations" in moved else {}]
     first, second = ({name: (each[index, 0], each[index, 1]) for name, each in one.items()} for one in tables)
-    held = {name: first[name] for name in STATES if name in first}
+    held: dict[str, tuple[Array, Array]] = {str(name): first[name] for name in STATES if name in first}
     saved, copies = (second[name] if second else costs[name] for name in ("saved", "copies"))
     held |= {"saved": saved, "copies": copies}
     if "parameters" in moved:  # copies of weights are made again of what is fetched
         held |= {"saved": (saved[0] - copies[0], saved[1]), "copies": (0.0 * copies[0], copies[1])}
     flows = [{name: each[0] for name, each in one.items() if name in HOST} for one in (first, second)]
-    return held, HostTime.of(layouts, flows[0], flows[1], fewer_kernels="gradients" in moved)
+    resolved, fewer = layouts.resolved, "gradients" in moved
+    return held, HostTime(resolved=resolved, gpus=layouts.gpus, state=flows[0], saved=flows[1], fewer_kernels=fewer)
 
 
 def _point(rows: Rows) -> Point:
@@ -255,7 +257,7 @@ def _keys(rows: Rows, point: Point) -> NDArray[np.float64]:
 
 def _scale_keys(rows: Rows, point: Point) -> NDArray[np.float64]:
     """Return the numbers that what a second costs depends on, a row for each layout."""
-    sizes = [one.name for one in fields(Point) if one.name in rows.numbers() and one.name.endswith(_SIZES)]
+    sizes = [field.name for field in fields(Point) if field.name in rows.numbers() and field.name.endswith(_SIZES)]
     return _stacked(rows, [point.gpus, *(getattr(point, name) for name in sizes)])
 
 

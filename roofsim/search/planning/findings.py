@@ -67,7 +67,7 @@ class Findings:
             self.least_cut = min(self.least_cut, float(bounds.min()))
 
     def take(self, priced: PricedLayouts, goal: Goal, k: int, group: Callable[[float], str | None]) -> None:
-        """Keep what is the best of layouts that were priced; `group` names those with so many GPUs that have a best of their own."""
+        """Keep what is the best of layouts that were priced; `group` names the numbers of GPUs that have a best of their own."""
         self.does_not_fit += int((~priced.fits).sum())
         figures = {name: rounded(each) for name, each in priced.figures.items()}
         columns = best.taken({"id": priced.places, **figures}, np.flatnonzero(priced.fits))

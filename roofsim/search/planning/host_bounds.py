@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from roofsim.search.planning.bounds import Layouts
     from roofsim.spec.resolve import Resolved
 
     Array = NDArray[np.float64]
@@ -41,15 +40,6 @@ class HostTime:
     state: Mapping[str, Array]
     saved: Mapping[str, Array]
     fewer_kernels: bool
-
-    @classmethod
-    def of(
-        cls, layouts: Layouts, state: Mapping[str, Array], saved: Mapping[str, Array], *, fewer_kernels: bool
-    ) -> HostTime:
-        """Return what layers of some layouts take."""
-        return cls(
-            resolved=layouts.resolved, gpus=layouts.gpus, state=state, saved=saved, fewer_kernels=fewer_kernels
-        )
 
     def micro_batch(self, shards: Array, sharded: NDArray[np.bool_]) -> Any:
         """Return the seconds of a layer's copies in one micro batch: `shards` ranks share gradients, and `sharded` weights.

@@ -67,7 +67,9 @@ def host_layers(
         held = unpriced_of(replace(alone, parallel=parallel))
         path = replace(host_path(alone.system, alone.gpu, 1.0, 1.0, alone.constants.physics), latency=0.0)
         moved, memory = _moved(host_flows(held.program.stages[0].graph, path)), _held(held.profiles[0])
-        if isinstance(resolved.workload.recompute, RecomputePlan):  # layers of which nothing is kept have the least of these
+        if isinstance(
+            resolved.workload.recompute, RecomputePlan
+        ):  # layers of which nothing is kept have the least of these
             memory |= {"saved": 0.0, "copies": 0.0}
             moved = dict.fromkeys(HOST, 0.0) if offload.activations != "none" else moved
         return moved | memory

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from roofsim.search.planning.answer import Planned
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.blocks import Tools
-    from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.findings import Findings
+    from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
 

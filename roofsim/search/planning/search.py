@@ -125,7 +125,7 @@ class Searcher:
         """Return what some rows of a class hold, with the words of each of its families; only what `limits` allow counts."""
         rows, findings = families.rows()[first:last], Findings()
         findings.considered = int(families.times(rows).sum())
-        run = _Run(self, families, findings, limits or Limits())
+        run = _ClassSearch(self, families, findings, limits or Limits())
         for pairs in self.hopeful(families, rows, run):
             run.push(pairs)
         run.work()
@@ -136,9 +136,9 @@ class Searcher:
             findings.examples[code] = place, refusals.text(place) or ""
         return findings
 
-    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _Run) -> Iterator[Pairs]:
+    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> Iterator[Pairs]:
         """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
-        found: list[Pairs] = []
+        hopeful: list[Pairs] = []
         together = max(_TOGETHER // max(len(families.families()), 1), 1) if self._bounded else max(len(rows), 1)
         for begin in range(0, len(rows), together):
             some = rows[begin : begin + together]
@@ -150,9 +150,9 @@ class Searcher:
             run.findings.cut_off(known.least[beyond])
             family, row = np.nonzero(held & ~beyond)
             if len(family):
-                found.append(Pairs(family, some[row], known.least[family, row]))
-        if found:
-            columns = (np.concatenate([getattr(one, name) for one in found]) for name in ("families", "rows", "bounds"))
+                hopeful.append(Pairs(family, some[row], known.least[family, row]))
+        if hopeful:
+            columns = (np.concatenate([getattr(one, name) for one in hopeful]) for name in ("families", "rows", "bounds"))
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
@@ -191,7 +191,7 @@ class Searcher:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
 
-class _Run:
+class _ClassSearch:
     """One search under way: what waits, those with the least bounds first, and what was found."""
 
     def __init__(self, searcher: Searcher, families: FamilyClass, findings: Findings, limits: Limits) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -162,7 +161,9 @@ class PlanSpace:
     def _family(self, words: tuple[tuple[int, int], ...]) -> ScenarioFamily:
         """Return the family with some words: axis -> value; its scenario has the first of each number."""
         numbers, document = self._numbers(), self.document
-        first = {place: next((at for at, one in enumerate(read) if one is not None), 0) for place, read in numbers.values()}
+        first = {
+            place: next((at for at, one in enumerate(read) if one is not None), 0) for place, read in numbers.values()
+        }
         for place, axis in enumerate(self.grid.axes):
             document = axis.put(document, axis.values[{**first, **dict(words)}.get(place, 0)])
         return ScenarioFamily(document, self.grid, numbers, tables_of(self.grid))
@@ -189,7 +190,7 @@ class PlanSpace:
         gpus, cards = (self.places.get(key) for key in ("hardware.gpus", "hardware.gpu"))
         axes = self.grid.axes
         numbers = axes[gpus].values if gpus is not None else []
-        if len(numbers) * (1 if cards is None else len(axes[cards].values)) < 2:  # noqa: PLR2004
+        if len(numbers) * (1 if cards is None else len(axes[cards].values)) < 2:
             return {}
         card = dict(words).get(cards, 0) if cards is not None else 0
         return {float(number): f"{card}:{place}" for place, number in enumerate(numbers)}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from roofsim.search.planning.findings import Findings
 
-SCHEMA: Final = "roofsim/plan-blocks/1"
+SCHEMA: Final = "roofsim/plan-blocks/2"
 
 
 class BlockStore:
