@@ -23,7 +23,7 @@ def check_converted_layers(graphs: Iterable[OpGraph], precision: Precision, arch
     SpecError
         When there are such convolutions.
     """
-    kernels = architecture.converted.get(precision.compute)
+    kernels = {str(name): those for name, those in architecture.converted.items()}.get(precision.compute)
     if kernels is None or precision.math == precision.compute or "convolutions" in kernels:
         return
     if any(isinstance(op, Convolution) for graph in graphs for op in graph):

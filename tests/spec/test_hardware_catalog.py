@@ -1,8 +1,10 @@
 """Hold the hardware catalog to its rules: valid files, unique names, a source for every number, dense peaks."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,28 @@ def test_no_path_of_a_machine(path):
     assert not re.search(r"(^|\s)/(home|tmp|work|root|usr|mnt)\b", path.read_text(encoding="utf-8"))
 
 
+def source_of(key: str, sources: dict[str, str]) -> str:
+    """Return the text about a field, through `as another field`."""
+    text = sources[key]
+    referred = re.fullmatch(r"as ([a-z_0-9.]+)", text.strip())
+    return source_of(referred[1], sources) if referred and referred[1] in sources else text
+
+
+@every_file
+def test_what_was_recalled_is_marked_and_nothing_else(path):
+    data = raw(path)
+    said = {key for key in data["sources"] if "recalled" in source_of(key, data["sources"])}
+    marked = data.get("recalled", [])
+    assert [key for key in marked if not exists(key, data)] == []
+    assert {key.split(".")[0] for key in marked} == {key.split(".")[0] for key in said}
+
+
+@every_file
+def test_the_date_of_the_last_check_is_one(path):
+    checked = raw(path)["checked"]
+    assert date(2026, 1, 1) <= date.fromisoformat(checked) <= date(2030, 1, 1)
+
+
 def test_walk_finds_numbers():
     keys = list(numbers({"schema": 1, "tdp": "400 W", "memory": {"type": "HBM2", "capacity": "80 GiB"}, "year": 2020}))
     assert keys == ["tdp", "memory.capacity", "year"]
@@ -330,6 +354,41 @@ def test_plausible_ranges(gpu):
         assert gpu.clock.maximum is None or gpu.clock.boost < gpu.clock.maximum <= 1.2 * gpu.clock.boost
     best = gpu.peak.get("fp16") or gpu.peak.get("bf16") or gpu.vector_peak["fp32"]
     assert 10 <= best / gpu.memory.bandwidth <= 500, "FLOP per byte"
+
+
+#: Parts for one customer, whose memory no list describes.
+UNKNOWN_BUS = {"h100-sxm5-96gb-500w"}
+#: GiB of a chip of 32 data lines, one or two beside each other; of a stack of 1,024.
+CHIPS, STACKS = {0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}, (3, 4, 8, 16, 24, 32, 36)
+
+
+@every_gpu
+def test_bandwidth_is_bus_times_rate(gpu):
+    memory = gpu.memory
+    if gpu.name in UNKNOWN_BUS:
+        assert memory.bus is None
+        return
+    assert near(memory.bus * memory.rate, memory.bandwidth, 0.03)
+    assert memory.bus % 32 == 0
+
+
+@every_gpu
+def test_capacity_is_a_number_of_whole_chips(gpu):
+    memory = gpu.memory
+    if memory.bus is None:
+        return
+    if memory.type.startswith("HBM"):
+        assert any(near(memory.capacity / 2**30 / (memory.bus / 1024), size, 0.08) for size in STACKS)
+    elif memory.type.startswith("GDDR"):
+        assert memory.capacity / 2**30 / (memory.bus / 32) in CHIPS
+    else:
+        assert (memory.capacity / 2**30) == 2 ** round(math.log2(memory.capacity / 2**30))
+
+
+@every_gpu
+def test_power_is_that_of_the_card_alone_or_says_whose(gpu):
+    if gpu.host_link.name in ("unified", "nvlink-c2c"):
+        assert re.search(r"superchip|package|module|without Grace|GPU alone", gpu.notes + gpu.sources["tdp"])
 
 
 @every_gpu
