@@ -40,6 +40,16 @@ class DeviceMemory(Strict):
     capacity: Bytes
     bandwidth: Bandwidth = Field(description="Datasheet bandwidth, one direction at a time.")
     type: str = ""
+    stacks: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Stacks of high-bandwidth memory on the package; null: it has none, or nobody states them.",
+    )
+    per_stack: Bandwidth | None = Field(
+        default=None, description="Bandwidth of one stack; with `stacks` it says the bandwidth."
+    )
+    capacity_per_stack: Bytes | None = Field(
+        default=None, description="Capacity of one stack; with `stacks` it says the capacity."
+    )
     error_correction: Literal["apart", "inline"] = Field(
         default="apart",
         description="inline: check bits are in the same memory, and take a 16th of what an engine's own kernels stream (the "
