@@ -80,7 +80,7 @@ def _capacity(system: System, key: str) -> float | None:
     value: Any = system
     for part in key.split("."):
         value = None if value is None else getattr(value, part)
-    return value
+    return None if value is None else float(np.max(value))
 
 
 def ways_of(evaluation: Unpriced, off_device: OffDevice) -> dict[str, dict[str, dict[str, Real]]]:

@@ -104,7 +104,7 @@ class OffloadUpdate:
             written=size,
             fetched=on_disk,
             stored=on_disk,
-            distant=3.0 * size if _is_distant(place) else 0.0,
+            distant=2.0 * size + size if _is_distant(place) else 0.0,
             place=place,
             flops_per_element=1.0,
             phase=Phase.BACKWARD,

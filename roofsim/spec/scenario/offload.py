@@ -11,7 +11,7 @@ from roofsim.spec.strict import Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tier:
+class StateTier:
     """A place beyond device memory.
 
     Attributes
@@ -35,12 +35,12 @@ class Tier:
 
 #: Name in a scenario -> place, the nearest first.
 TIERS: Final = {
-    "host": Tier(words="on the host", capacity="host.memory", rates=("host.memory_bandwidth",)),
-    "cxl": Tier(words="in CXL memory", capacity="cxl.capacity", rates=("cxl.bandwidth",)),
-    "nvme": Tier(
+    "host": StateTier(words="on the host", capacity="host.memory", rates=("host.memory_bandwidth",)),
+    "cxl": StateTier(words="in CXL memory", capacity="cxl.capacity", rates=("cxl.bandwidth",)),
+    "nvme": StateTier(
         words="in storage", storage=True, capacity="storage.capacity", rates=("storage.read", "storage.write")
     ),
-    "nvmeof": Tier(
+    "nvmeof": StateTier(
         words="in storage of the network",
         storage=True,
         remote=True,
