@@ -370,6 +370,7 @@ def test_bandwidth_is_bus_times_rate(gpu):
         return
     assert near(memory.bus * memory.rate, memory.bandwidth, 0.03)
     assert memory.bus % 32 == 0
+    assert memory.stacks in (None, memory.bus / 1024)
 
 
 @every_gpu
