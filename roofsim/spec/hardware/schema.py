@@ -40,6 +40,21 @@ class DeviceMemory(Strict):
     capacity: Bytes
     bandwidth: Bandwidth = Field(description="Datasheet bandwidth, one direction at a time.")
     type: str = ""
+    stacks: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="Stacks of high-bandwidth memory on the package; null: it has none, or nobody states them.",
+    )
+    per_stack: Bandwidth | None = Field(
+        default=None, description="Bandwidth of one stack; with `stacks` it says the bandwidth."
+    )
+    capacity_per_stack: Bytes | None = Field(
+        default=None, description="Capacity of one stack; with `stacks` it says the capacity."
+    )
+    unified: bool = Field(
+        default=False,
+        description="Whether it is the memory of the host's processors as well (DGX Spark, integrated graphics): nothing can be "
+        "moved from it to the host.",
+    )
     error_correction: Literal["apart", "inline"] = Field(
         default="apart",
         description="inline: check bits are in the same memory, and take a 16th of what an engine's own kernels stream (the "
@@ -144,11 +159,29 @@ class Host(Strict):
     )
 
 
+class Expander(Strict):
+    """Memory behind CXL: expanders of a node, which its processors load from and its GPUs copy from without passing DRAM."""
+
+    capacity: Bytes
+    bandwidth: Bandwidth = Field(
+        description="Of all expanders of the node, reads and writes together: the lesser of their links and of the DRAM behind."
+    )
+    latency: SecondsOrNone | None = Field(default=None, description="Of a load; null: the constant cxl_latency.")
+
+
 class Storage(Strict):
-    """Local or attached storage of a node."""
+    """Local or attached storage of a node, or storage that it reaches over its network (NVMe over fabrics)."""
 
     read: Bandwidth | None = None
     write: Bandwidth | None = None
+    capacity: Bytes | None = None
+    latency: SecondsOrNone | None = Field(
+        default=None, description="Of the first page of a copy; null: the constant storage_latency."
+    )
+    direct: bool = Field(
+        default=False,
+        description="Whether GPUs read and write it without a copy in host memory (GPUDirect Storage).",
+    )
 
 
 TOPOLOGIES: Final = (
@@ -217,7 +250,12 @@ class System(Strict):
         description="Measured ring bandwidth of large messages by GPUs of one node (nccl-tests: busbw).",
     )
     host: Host = Host()
+    cxl: Expander | None = Field(default=None, description="Memory behind CXL; null: there is none.")
     storage: Storage = Storage()
+    remote_storage: Storage | None = Field(
+        default=None,
+        description="Storage over the node's network (NVMe over fabrics), as the targets give it to one node; null: there is none.",
+    )
     price: Price = Price()
     sources: dict[str, str] = Field(default_factory=dict)
     notes: str = ""
