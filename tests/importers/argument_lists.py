@@ -24,9 +24,9 @@ Names = list[tuple[str, ...]]
 
 def tree(folder: Path, pattern: str) -> ast.Module:
     """Return the one module of a package that a pattern names."""
-    found = sorted(folder.rglob(pattern))
-    assert len(found) == 1, (folder, pattern, found)
-    return ast.parse(found[0].read_text(encoding="utf-8"))
+    modules = sorted(folder.rglob(pattern))
+    assert len(modules) == 1, (folder, pattern, modules)
+    return ast.parse(modules[0].read_text(encoding="utf-8"))
 
 
 def argparse_flags(module: ast.AST, calls: tuple[str, ...] = ("add_argument",)) -> Names:

@@ -83,7 +83,7 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     scenario
         The resolved scenario of a result (``result.scenario``).
     program
-        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``.
+        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``, ``llama.cpp``.
     per_node
         GPUs of a node.
 
