@@ -14,8 +14,8 @@ from roofsim.search.planning.host_bounds import HostTime
 from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
 from roofsim.search.sampling import floats
 from roofsim.search.stacking import alike, taken, varying
+from roofsim.spec.scenario.offload import Offload
 from roofsim.spec.scenario.point import Point
-from roofsim.spec.scenario.workload import Offload
 from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
