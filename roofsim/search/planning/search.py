@@ -13,13 +13,13 @@ from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.classes import classes_of
-from roofsim.search.planning.family_bounds import Bounds, FamilyBound
+from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass
 from roofsim.search.planning.findings import Findings, rounded
 from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -38,7 +38,7 @@ FIRST_RESOLVED: Final = 1024
 #: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
 REPLAYED_FROM = 2**17
 #: Pairs of family and row that are bounded together: as many as a processor's cache holds.
-_TOGETHER: Final = 2**16
+_TOGETHER: Final = 2**19
 #: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
 
@@ -115,6 +115,7 @@ class Searcher:
     k: int = 10
     cuts: bool = True
     bounds: Bounds = field(init=False)
+    words: dict[Hashable, WordsOfClass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", Bounds(self.goal, lambda rows: self._reader().read(rows)))
@@ -139,6 +140,8 @@ class Searcher:
     def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> Iterator[Pairs]:
         """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
         hopeful: list[Pairs] = []
+        if self._bounded:
+            rows = self._near(families, rows, run)
         together = max(_TOGETHER // max(len(families.families()), 1), 1) if self._bounded else max(len(rows), 1)
         for begin in range(0, len(rows), together):
             some = rows[begin : begin + together]
@@ -158,22 +161,44 @@ class Searcher:
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
+    def _near(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> NDArray[np.int64]:
+        """Return the rows that may be among the best in some family; note of the others that they cannot be in any."""
+        most = run.most(self.space.groups(rows))
+        if not np.isfinite(most).any():
+            return rows
+        least = self.bound_of_all(families, rows)
+        beyond = np.flatnonzero(least > most)
+        run.findings.cut_off(least[beyond], int(families.times(rows[beyond]).sum()))
+        return rows[least <= most]
+
     def bound(self, families: FamilyClass, rows: NDArray[np.int64]) -> FamilyBound:
         """Return what is known of some rows, with the words of each family, before they are resolved."""
         if not self._bounded:
             return FamilyBound.none(len(families.families()), len(rows))
         usual = families.usual
         like = partial(self.space.rows, usual)
-        return self.bounds.of(self.space.rows_at(usual, rows), families.layouts(), like, families.name)
+        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.name)
+
+    def bound_of_all(self, families: FamilyClass, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the objective is at least in some rows, whichever family of the class has them."""
+        usual = families.usual
+        like = partial(self.space.rows, usual)
+        return self.bounds.of_all(self.space.rows_at(usual, rows), self._words(families), like, families.name)
 
     def least(self, families: FamilyClass, rows: NDArray[np.int64]) -> float:
         """Return a figure to order blocks by: what the best of some rows takes at least with the usual words; 0: not known."""
         if not self._bounded or not len(rows):
             return 0.0
+        words = WordsOfClass.of(families.layouts()[:1])
         usual = families.usual
         like = partial(self.space.rows, usual)
-        known = self.bounds.of(self.space.rows_at(usual, rows), families.layouts()[:1], like, families.name)
+        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.name)
         return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
+
+    def _words(self, families: FamilyClass) -> WordsOfClass:
+        if families.name not in self.words:
+            self.words[families.name] = WordsOfClass.of(families.layouts())
+        return self.words[families.name]
 
     def pricer(self) -> Pricer:
         """Return what prices layouts of the space."""
