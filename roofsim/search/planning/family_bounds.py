@@ -48,6 +48,8 @@ _NOT_OF_LAYERS: Final = frozenset(
         *("tensor", "context", "expert", "expert_tensor", "micro_batch_size", "batch_size"),
     }
 )
+#: Layouts that are resolved to find one that is possible, for each of the numbers that what layers take depends on.
+MOST_ALIKE: Final = 256
 #: Ends of the names of sizes of a workload.
 _SIZES: Final = ("gpus", "size", "length", "steps")
 
@@ -247,6 +249,7 @@ class Bounds:
         scales: dict[tuple[float, ...], float] = {}
         samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
+        rows = _first_of_each(rows)
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
         for piece in self.read(rows):
@@ -334,6 +337,16 @@ def _stacked(rows: Rows, columns: list[Any]) -> NDArray[np.float64]:
     tables = [rows.at[place] for places in rows.family.tables.values() for place in places]
     spread = [np.broadcast_to(np.asarray(each, dtype=np.float64), (len(rows),)) for each in (*columns, *tables)]
     return np.column_stack(spread)
+
+
+def _first_of_each(rows: Rows) -> Rows:
+    """Return the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
+    point = _point(rows)
+    _, which = _distinct(np.hstack([_keys(rows, point), _scale_keys(rows, point)]))
+    order = np.argsort(which, kind="stable")
+    begins = np.flatnonzero(np.diff(which[order], prepend=-1))
+    number = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    return rows.part(np.sort(order[number < MOST_ALIKE]))
 
 
 def _looked_up(keys: NDArray[np.float64], places: dict[tuple[float, ...], int]) -> NDArray[np.int64]:

@@ -126,7 +126,7 @@ class Searcher:
         """Return what some rows of a class hold, with the words of each of its families; only what `limits` allow counts."""
         rows, findings = families.rows()[first:last], Findings()
         findings.considered = int(families.times(rows).sum())
-        run = _ClassSearch(self, families, findings, limits or Limits())
+        run = ClassSearch(self, families, findings, limits or Limits())
         for pairs in self.hopeful(families, rows, run):
             run.push(pairs)
         run.work()
@@ -137,7 +137,7 @@ class Searcher:
             findings.examples[code] = place, refusals.text(place) or ""
         return findings
 
-    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> Iterator[Pairs]:
+    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> Iterator[Pairs]:
         """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
         hopeful: list[Pairs] = []
         if self._bounded:
@@ -161,7 +161,7 @@ class Searcher:
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
-    def _near(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> NDArray[np.int64]:
+    def _near(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> NDArray[np.int64]:
         """Return the rows that may be among the best in some family; note of the others that they cannot be in any."""
         most = run.most(self.space.groups(rows))
         if not np.isfinite(most).any():
@@ -218,7 +218,7 @@ class Searcher:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
 
-class _ClassSearch:
+class ClassSearch:
     """One search under way: what waits, those with the least bounds first, and what was found."""
 
     def __init__(self, searcher: Searcher, families: FamilyClass, findings: Findings, limits: Limits) -> None:
