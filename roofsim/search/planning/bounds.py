@@ -106,7 +106,7 @@ class FamilyWords:
                 part: np.array([part in _SHARED.get(level, STATES) for level, _ in kinds]).reshape(-1, 1)
                 for part in STATES
             },
-            places=np.array([at[one] * len(kinds) + of[other] for one, other in zip(dealt, shards, strict=True)]),  # type: ignore[index]
+            places=np.array([at[one] * len(kinds) + of[other] for one, other in zip(dealt, shards, strict=True)]),
         )
 
     @property
@@ -215,9 +215,10 @@ class Layouts:
                 key = name, each[at, 0, where].tobytes()
                 if key not in known:
                     schedule = _schedule(name, several=several)
-                    known[key] = schedule.in_flight(
+                    number: Any = schedule.in_flight(
                         each[at, 0, where], self.stages[where], virtual, self.micro_batches[where]
                     )
+                    known[key] = number
                 held[at, 0, where] = known[key]
         return np.maximum(held, 1.0)
 

@@ -249,7 +249,7 @@ class Bounds:
         scales: dict[tuple[float, ...], float] = {}
         samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
-        rows = _first_of_each(rows)
+        rows = rows.part(first_of_each(rows))
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
         for piece in self.read(rows):
@@ -339,14 +339,14 @@ def _stacked(rows: Rows, columns: list[Any]) -> NDArray[np.float64]:
     return np.column_stack(spread)
 
 
-def _first_of_each(rows: Rows) -> Rows:
-    """Return the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
+def first_of_each(rows: Rows) -> NDArray[np.int64]:
+    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
     point = _point(rows)
     _, which = _distinct(np.hstack([_keys(rows, point), _scale_keys(rows, point)]))
     order = np.argsort(which, kind="stable")
     begins = np.flatnonzero(np.diff(which[order], prepend=-1))
     number = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-    return rows.part(np.sort(order[number < MOST_ALIKE]))
+    return np.sort(order[number < MOST_ALIKE])
 
 
 def _looked_up(keys: NDArray[np.float64], places: dict[tuple[float, ...], int]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.classes import classes_of
-from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass
+from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass, first_of_each
 from roofsim.search.planning.findings import Findings, rounded
 from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofsim.search.families import Rows
     from roofsim.search.planning.classes import FamilyClass
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.space import PlanSpace
@@ -38,7 +39,7 @@ FIRST_RESOLVED: Final = 1024
 #: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
 REPLAYED_FROM = 2**17
 #: Pairs of family and row that are bounded together: as many as a processor's cache holds.
-_TOGETHER: Final = 2**19
+_TOGETHER: Final = 2**18
 #: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
 
@@ -175,30 +176,36 @@ class Searcher:
         """Return what is known of some rows, with the words of each family, before they are resolved."""
         if not self._bounded:
             return FamilyBound.none(len(families.families()), len(rows))
-        usual = families.usual
-        like = partial(self.space.rows, usual)
-        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.name)
+        usual, like = families.usual, partial(self._like, families)
+        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.own)
 
     def bound_of_all(self, families: FamilyClass, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what the objective is at least in some rows, whichever family of the class has them."""
-        usual = families.usual
-        like = partial(self.space.rows, usual)
-        return self.bounds.of_all(self.space.rows_at(usual, rows), self._words(families), like, families.name)
+        usual, like = families.usual, partial(self._like, families)
+        return self.bounds.of_all(self.space.rows_at(usual, rows), self._words(families), like, families.own)
 
     def least(self, families: FamilyClass, rows: NDArray[np.int64]) -> float:
         """Return a figure to order blocks by: what the best of some rows takes at least with the usual words; 0: not known."""
         if not self._bounded or not len(rows):
             return 0.0
         words = WordsOfClass.of(families.layouts()[:1])
-        usual = families.usual
-        like = partial(self.space.rows, usual)
-        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.name)
+        usual, like = families.usual, partial(self._like, families)
+        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.own)
         return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
 
+    def _like(self, families: FamilyClass) -> Rows | None:
+        """Return layouts with the usual words that stand for all that layers take in a class; looked for part by part."""
+        usual, parts = families.usual, []
+        every = np.flatnonzero(self.space.of_words(usual))
+        for begin in range(0, len(every), _TOGETHER):
+            some = every[begin : begin + _TOGETHER]
+            parts.append(some[first_of_each(self.space.rows_at(usual, some))])
+        return self.space.rows_at(usual, np.concatenate(parts)) if parts else None
+
     def _words(self, families: FamilyClass) -> WordsOfClass:
-        if families.name not in self.words:
-            self.words[families.name] = WordsOfClass.of(families.layouts())
-        return self.words[families.name]
+        if families.own not in self.words:
+            self.words[families.own] = WordsOfClass.of(families.layouts())
+        return self.words[families.own]
 
     def pricer(self) -> Pricer:
         """Return what prices layouts of the space."""

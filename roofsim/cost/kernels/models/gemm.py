@@ -94,9 +94,8 @@ def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, ti
     names = [field.name for field in fields(Tiling)]
     constants = [getattr(tiling, name) for name in names]
 
-    def least(*numbers: Any) -> Array:
-        *sizes, units = numbers[: -len(names)]
-        cost, _, _ = _candidates(*sizes, units, Tiling(**dict(zip(names, numbers[-len(names) :], strict=True))))
+    def least(m: Real, n: Real, k: Real, batch: Real, units: Real, *constants: Any) -> Array:
+        cost, _, _ = _candidates(m, n, k, batch, units, Tiling(**dict(zip(names, constants, strict=True))))
         return as_array(cost.min(axis=-1))
 
     return as_array(on_distinct(least, [m, n, k, batch, compute_units, *constants]) / _reference(tiling))
