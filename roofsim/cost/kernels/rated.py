@@ -82,6 +82,7 @@ def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: 
         floor=plain(beyond),
         norm=limits.sharpness,
         energy=_energy(work, context, streams),
+        streamed=work.traffic * streams,
     )
 
 

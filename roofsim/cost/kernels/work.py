@@ -38,7 +38,9 @@ class KernelWork:
     bandwidth_key
         Class of kernel.
     energy
-        Joules.
+        Joules that the power limit counts.
+    streamed
+        Bytes of the traffic whose energy is not among them.
     spared
         FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
     part
@@ -83,6 +85,7 @@ class KernelWork:
     apart: bool = False
     part: str = ""
     host: Real = 0.0
+    streamed: Real = 0.0
 
 
 @dataclass(frozen=True)
