@@ -83,6 +83,10 @@ def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: 
         norm=limits.sharpness,
         energy=_energy(work, context, streams),
         streamed=work.traffic * streams,
+        by_units=plain(limits.by_units),
+        by_vectors=plain(limits.by_vectors),
+        by_memory=plain(limits.by_memory),
+        flat=plain(limits.flat),
     )
 
 

@@ -39,6 +39,11 @@ class KernelWork:
         Class of kernel.
     energy
         Joules that the power limit counts.
+    by_units, by_vectors, by_memory
+        Shares of the arithmetic's seconds that go with the rate of compute units beside their peaks, with that of ordinary units
+        and with the memory's; the rest goes with the units that do the arithmetic.
+    flat
+        Share of the traffic's seconds that is latency: it does not go with the memory's rate.
     streamed
         Bytes of the traffic whose energy is not among them.
     spared
@@ -86,6 +91,10 @@ class KernelWork:
     part: str = ""
     host: Real = 0.0
     streamed: Real = 0.0
+    by_units: Real = 0.0
+    by_vectors: Real = 0.0
+    by_memory: Real = 0.0
+    flat: Real = 0.0
 
 
 @dataclass(frozen=True)
