@@ -25,10 +25,10 @@ FIGURES = {
 }
 STEP = 1e-3
 CASES: dict[str, dict[str, Any]] = {
-    "sharded training": {"scenario": "llama3-8b", "gpu": "h100", "gpus": 64, "sharding": "fsdp", "sequence_length": 4096},
-    "decode": {"scenario": "llama3-8b", "gpu": "h100", "phase": "decode", "context_length": 1024, "engine": "vllm", "batch_size": 8},
-    "tensor ranks": {"scenario": "mixtral-8x7b", "gpu": "h100", "gpus": 8, "tensor": 8, "phase": "prefill", "prompt_length": 2048, "engine": "vllm"},
-    "two nodes": {"scenario": "llama3-70b", "gpu": "a100", "gpus": 16, "tensor": 16, "phase": "prefill", "prompt_length": 1024, "engine": "vllm"},
+    "sharded": {"scenario": "llama3-8b", "gpu": "h100", "gpus": 64, "sharding": "fsdp", "sequence_length": 4096},
+    "decode": {"scenario": "llama3-8b", "gpu": "h100", "phase": "decode", "context_length": 1024, "batch_size": 8},
+    "experts": {"scenario": "mixtral-8x7b", "gpu": "h100", "gpus": 8, "tensor": 8, "phase": "prefill", "prompt_length": 2048},
+    "two nodes": {"scenario": "llama3-70b", "gpu": "a100", "gpus": 16, "tensor": 16, "phase": "prefill", "prompt_length": 1024},
     "images": {"scenario": "resnet50", "gpu": "a100", "batch_size": 64, "precision": "fp16-amp"},
     "encoder": {"scenario": "bert-large", "gpu": "a100", "batch_size": 16, "sequence_length": 512, "precision": "fp16-amp"},
     "offload": {
@@ -36,6 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
         "parallel.offload": {"optimizer_state": "host", "activations": "host"},
     },
 }  # fmt: skip
+for served in ("decode", "experts", "two nodes"):
+    CASES[served]["engine"] = "vllm"
 
 
 def step_with(case: dict[str, Any], rate: str, factor: float) -> float:
