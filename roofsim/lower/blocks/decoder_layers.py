@@ -114,11 +114,12 @@ class DecoderLayers:
         """Return what all layers read, made once before them."""
         model = self.model
         mixed = model.full_attention_every is not None and model.sliding_window is not None
-        plain = None if model.sliding_window is not None and not mixed else self._mask("mask", None)
-        windowed = None if model.sliding_window is None else self._mask("window_mask", model.sliding_window)
-        return Shared(self._tables(x), plain, windowed)
+        plain = None if model.sliding_window is not None and not mixed else self.mask("mask", None)
+        windowed = None if model.sliding_window is None else self.mask("window_mask", model.sliding_window)
+        return Shared(self.tables(x), plain, windowed)
 
-    def _tables(self, x: Tensor) -> tuple[Tensor, ...] | None:
+    def tables(self, x: Tensor) -> tuple[Tensor, ...] | None:
+        """Return what rotary positions multiply by, if the model has some."""
         model = self.model
         if model.position_embedding != "rotary":
             return None
@@ -127,7 +128,7 @@ class DecoderLayers:
         assert model.head_size is not None
         return rotary_tables(self.layers, self.length, model.head_size * model.rotary_fraction, x)
 
-    def _mask(self, leaf: str, window: Real | None) -> Tensor | None:
+    def mask(self, leaf: str, window: Real | None) -> Tensor | None:
         """Return the additive mask of the layers with this window, if their kernel reads one."""
         model, call = self.model, self.call
         if not self.causal:

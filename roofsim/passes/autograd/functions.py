@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
-    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "normalise"}
+    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "leaky_relu", "normalise"}
 )
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
@@ -28,6 +28,8 @@ SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
 CONSTANT: Final = frozenset(
     {
         "delta_step",
+        "conv_step",
+        "scan_step",
         "fill",
         "arange",
         "mask",
@@ -166,6 +168,17 @@ def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
         tape.give(half, gradient)
 
 
+def _cell(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    """One kernel takes what has arrived at state and memory to gates, inputs and the state before."""
+    arrived = (grad, *(each for tensor in op.outputs[1:] if (each := tape.grad(tensor)) is not None))
+    wanted = [tensor for tensor in op.inputs if tape.needs(tensor)]
+    gradients = tuple(tape.new(tensor) for tensor in wanted)
+    function = f"{op.function}_backward"
+    tape.emit(type(op), function, (*arrived, *op.inputs, *op.outputs), gradients, function=function)
+    for tensor, gradient in zip(wanted, gradients, strict=True):
+        tape.give(tensor, gradient)
+
+
 SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "add": _add,
     "sub": _sub,
@@ -180,4 +193,7 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "rotary": _rotary,
     "where": _where,
     "gated": _gated,
+    "lstm_cell": _cell,
+    "gru_cell": _cell,
+    "rnn_cell": _cell,
 }
