@@ -1,16 +1,16 @@
-"""Build recurrent layers (LSTM, GRU, Elman): inputs of all tokens in one product, then a product and a pass over the gates each.
+"""Build recurrent layers (LSTM, GRU, Elman) as cuDNN runs them: inputs of all tokens in one product, then one call for the cells.
 
-As cuDNN's and MIOpen's plain algorithms run them: the products of the inputs do not depend on each other and are one GEMM; those
-of the states do, and are launched token after token. A step of generation reads and writes the state.
+The products of the inputs do not depend on each other and are one GEMM; those of the states do, and are launched token after
+token inside of the call. A step of generation reads the state from the cache and writes it back.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.graph.ops import Elementwise, Matmul, View
+from roofsim.graph.ops import Recurrence
 from roofsim.lower.blocks.states import keep_state, state_of
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -36,111 +36,65 @@ class Cells:
         """Width of what a cell hands on."""
         return self.hidden if self.projection is None else self.projection
 
-
-@dataclass(frozen=True)
-class _Weights:
-    of_inputs: tuple[Tensor, ...]
-    of_states: tuple[Tensor, ...]
-    projection: Tensor | None
+    @property
+    def remembers(self) -> bool:
+        """Whether a cell has a memory beside its state."""
+        return self.kind == "lstm"
 
 
 def recurrent_layer(layers: Layers, call: Call, cells: Cells, x: Tensor, leaf: str) -> Tensor:
-    """Return ``[batch, length, carried]`` of ``[batch, length, width]``; a block repeats the cell for each token.
-
-    Raises
-    ------
-    ValueError
-        Inside of another block: the tokens of a layer are one.
-    """
-    b = layers.b
-    with b.scope(leaf):
-        weights = _weights(layers, cells, x.shape[-1])
-        batch, length = x.shape[:2]
-        wide = b.tensor("inputs", batch, length, cells.hidden * GATES[cells.kind])
-        inner = _product(layers, "input", x, weights.of_inputs, wide, batch * length)
-        if call.phase == "decode":
-            return _one_token(layers, call, cells, weights, inner)
-        return _tokens(layers, call, cells, weights, inner)
-
-
-def _weights(layers: Layers, cells: Cells, width: Real) -> _Weights:
+    """Return ``[batch, length, carried]`` of ``[batch, length, width]``."""
     b, gates = layers.b, cells.hidden * GATES[cells.kind]
-    of_inputs: tuple[Tensor, ...] = (b.parameter("weight_ih", gates, width),)
-    of_states: tuple[Tensor, ...] = (b.parameter("weight_hh", gates, cells.carried),)
-    if cells.bias:
-        of_inputs, of_states = (*of_inputs, b.parameter("bias_ih", gates)), (*of_states, b.parameter("bias_hh", gates))
-    projection = None if cells.projection is None else b.parameter("weight_hr", cells.projection, cells.hidden)
-    return _Weights(of_inputs, of_states, projection)
+    with b.scope(leaf):
+        inner = layers.linear(x, gates, "input", bias=cells.bias)
+        weights = [b.parameter("weight_hh", gates, cells.carried)]
+        weights += [b.parameter("bias_hh", gates)] if cells.bias else []
+        weights += [] if cells.projection is None else [b.parameter("weight_hr", cells.projection, cells.hidden)]
+        outputs = _outputs(layers, cells, inner)
+        b.emit(
+            Recurrence,
+            "cells",
+            inputs=(inner, *weights, *_before(layers, call, cells, x.shape[0])),
+            outputs=outputs,
+            cell=cells.kind,
+            batch=x.shape[0],
+            tokens=x.shape[1],
+            hidden=cells.hidden,
+            carried=cells.carried,
+            gates=GATES[cells.kind],
+            projects=cells.projection is not None,
+        )
+        _keep(layers, call, cells, outputs)
+        return outputs[0]
 
 
-def _product(layers: Layers, leaf: str, x: Tensor, weights: tuple[Tensor, ...], out: Tensor, rows: Real) -> Tensor:
-    n, k = weights[0].shape
-    layers.b.emit(Matmul, leaf, inputs=(x, *weights), outputs=(out,), m=rows, n=n, k=k)
-    return out
-
-
-def _tokens(layers: Layers, call: Call, cells: Cells, weights: _Weights, inner: Tensor) -> Tensor:
+def _outputs(layers: Layers, cells: Cells, inner: Tensor) -> tuple[Tensor, ...]:
+    """Return the states of all tokens, the last memory, and, in front of it, what training keeps of each token."""
     b, (batch, length, gates) = layers.b, inner.shape
-    # The weights belong to the layer and not to a token: views of them are read for each.
-    of_states = tuple(layers.view(weight, "reshape", *weight.shape) for weight in weights.of_states)
-    projection = (
-        None if weights.projection is None else layers.view(weights.projection, "reshape", *weights.projection.shape)
-    )
-    first = layers.b.tensor("state", batch, cells.carried)
-    b.emit(Elementwise, "start", inputs=(), outputs=(first,), function="fill")
-    memory = None
-    if cells.kind == "lstm":
-        memory = b.tensor("memory", batch, cells.hidden)
-        b.emit(Elementwise, "start_memory", inputs=(), outputs=(memory,), function="fill")
-    each = layers.view(inner, "slice", batch, gates)
-    with b.repeat("tokens", length):
-        state, kept = _cell(layers, cells, of_states, projection, (each, first, memory))
-        b.carry(first, state)
-        if memory is not None and kept is not None:
-            b.carry(memory, kept)
-    if call.cached:
-        keep_state(layers, call, state, "state", (cells.carried,))
-        if kept is not None:
-            keep_state(layers, call, kept, "memory", (cells.hidden,))
-    # Each token's state was written in its place.
-    out = replace(b.tensor("states", batch, length, cells.carried, base=state), shows_more=True)
-    b.emit(View, "states", inputs=(state,), outputs=(out,), function="expand")
-    return out
+    outputs: tuple[Tensor, ...] = (b.tensor("states", batch, length, cells.carried),)
+    if layers.flavour.training:
+        outputs += () if cells.projection is None else (b.tensor("unprojected", batch, length, cells.hidden),)
+        outputs += (b.tensor("gates", batch, length, gates),)
+        outputs += (b.tensor("memories", batch, length, cells.hidden),) if cells.remembers else ()
+    elif cells.remembers:
+        outputs += (b.tensor("memory", batch, cells.hidden),)
+    return outputs
 
 
-def _cell(
-    layers: Layers,
-    cells: Cells,
-    of_states: tuple[Tensor, ...],
-    projection: Tensor | None,
-    taken: tuple[Tensor, Tensor, Tensor | None],
-) -> tuple[Tensor, Tensor | None]:
-    """Return the state after a token, and an LSTM's memory."""
-    inner, before, memory = taken
-    b, batch = layers.b, before.shape[0]
-    gates = _product(layers, "state", before, of_states, b.tensor("gates", batch, of_states[0].shape[0]), batch)
-    state = b.tensor("state.after", batch, cells.hidden)
-    if memory is None:
-        inputs = (inner, gates, before) if cells.kind == "gru" else (inner, gates)
-        b.emit(Elementwise, "cell", inputs=inputs, outputs=(state,), function=f"{cells.kind}_cell")
-        return state, None
-    after = b.tensor("memory.after", batch, cells.hidden)
-    b.emit(Elementwise, "cell", inputs=(inner, gates, memory), outputs=(state, after), function="lstm_cell")
-    if projection is not None:
-        out = b.tensor("state.projected", batch, cells.carried)
-        state = _product(layers, "projection", state, (projection,), out, batch)
-    return state, after
+def _before(layers: Layers, call: Call, cells: Cells, batch: Real) -> tuple[Tensor, ...]:
+    """Return the states that a step of generation starts from."""
+    if call.phase != "decode":
+        return ()
+    b = layers.b
+    state = state_of(call, b.name("state"), (batch, cells.carried), wide=False)
+    return (state, state_of(call, b.name("memory"), (batch, cells.hidden), wide=False)) if cells.remembers else (state,)
 
 
-def _one_token(layers: Layers, call: Call, cells: Cells, weights: _Weights, inner: Tensor) -> Tensor:
-    b, batch = layers.b, inner.shape[0]
-    before = state_of(call, b.name("state"), (batch, cells.carried), wide=False)
-    memory = state_of(call, b.name("memory"), (batch, cells.hidden), wide=False) if cells.kind == "lstm" else None
-    mine = layers.view(before, "slice", batch, cells.carried)
-    kept = None if memory is None else layers.view(memory, "slice", batch, cells.hidden)
-    each = layers.view(inner, "reshape", batch, inner.shape[2])
-    state, after = _cell(layers, cells, weights.of_states, weights.projection, (each, mine, kept))
-    keep_state(layers, call, state, "state_after", (cells.carried,))
-    if after is not None:
-        keep_state(layers, call, after, "memory_after", (cells.hidden,))
-    return layers.view(state, "reshape", batch, 1.0, cells.carried)
+def _keep(layers: Layers, call: Call, cells: Cells, outputs: tuple[Tensor, ...]) -> None:
+    """Leave state and memory in the cache for the next token."""
+    if call.phase != "prefill":
+        return
+    last = layers.view(outputs[0], "slice", outputs[0].shape[0], cells.carried)
+    keep_state(layers, call, last, "state", (cells.carried,))
+    if cells.remembers:
+        keep_state(layers, call, outputs[-1], "memory", (cells.hidden,))

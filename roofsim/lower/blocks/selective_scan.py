@@ -91,7 +91,7 @@ def convolved_step(layers: VisionLayers, call: Call, x: Tensor, kernel: Real, *,
         state = state_of(call, b.name("conv_state"), (batch, channels, kernel - 1.0), wide=False)
         after = b.tensor("conv_state.after", batch, channels, kernel - 1.0, base=state)
         out = b.tensor("out", batch, length, channels)
-        b.emit(Elementwise, "step", inputs=(state, x, *weights), outputs=(after, out), function=CONV_STEP)
+        b.emit(Elementwise, "step", inputs=(x, state, *weights), outputs=(after, out), function=CONV_STEP)
         return out
 
 
@@ -107,7 +107,7 @@ def _step(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Ten
     state = state_of(call, b.name("state"), (x.shape[0], channels, sizes.states), wide=True)
     after = b.tensor("state.after", x.shape[0], channels, sizes.states, dtype=FP32, base=state)
     out = b.tensor("out", *hidden.shape)
-    inputs = (state, hidden, step, decay, inwards, outwards, skip, gate, bias)
+    inputs = (hidden, state, step, decay, inwards, outwards, skip, gate, bias)
     b.emit(Elementwise, "scan", inputs=inputs, outputs=(after, out), function=SCAN_STEP)
     return out
 

@@ -178,6 +178,6 @@ def _step(layers: VisionLayers, call: Call, sizes: DualitySizes, mixed: Tensor, 
     state = state_of(call, b.name("state"), shape, wide=True)
     after = b.tensor("state.after", *shape, dtype=FP32, base=state)
     out = b.tensor("out", *x.shape)
-    inputs = (state, x, pace, decay, inwards, outwards, skip, bias)
+    inputs = (x, state, pace, decay, inwards, outwards, skip, bias)
     b.emit(Elementwise, "scan", inputs=inputs, outputs=(after, out), function=SCAN_STEP)
     return out

@@ -121,12 +121,7 @@ class _Net:
         return x
 
     def _writes_out(self, step: Step) -> bool:
-        """Tell whether an outermost repeat is written out, and the repeats in it become blocks.
-
-        Recurrences have blocks of their own, one iteration per token.
-        """
-        if any(kind in ("lstm", "gru", "rnn") for kind, _ in every_block(step.layers)):
-            return True
+        """Tell whether an outermost repeat is written out, and the repeats in it become blocks."""
         inner = [each for each in every_step(step.layers) if each.repeat is not None]
         if not inner or not all(as_step(item).repeat is not None for item in step.layers or ()):
             return False

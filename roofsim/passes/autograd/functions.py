@@ -168,17 +168,6 @@ def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
         tape.give(half, gradient)
 
 
-def _cell(op: Elementwise, tape: Tape, grad: Tensor) -> None:
-    """One kernel takes what has arrived at state and memory to gates, inputs and the state before."""
-    arrived = (grad, *(each for tensor in op.outputs[1:] if (each := tape.grad(tensor)) is not None))
-    wanted = [tensor for tensor in op.inputs if tape.needs(tensor)]
-    gradients = tuple(tape.new(tensor) for tensor in wanted)
-    function = f"{op.function}_backward"
-    tape.emit(type(op), function, (*arrived, *op.inputs, *op.outputs), gradients, function=function)
-    for tensor, gradient in zip(wanted, gradients, strict=True):
-        tape.give(tensor, gradient)
-
-
 SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "add": _add,
     "sub": _sub,
@@ -193,7 +182,4 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "rotary": _rotary,
     "where": _where,
     "gated": _gated,
-    "lstm_cell": _cell,
-    "gru_cell": _cell,
-    "rnn_cell": _cell,
 }

@@ -178,7 +178,7 @@ class LayersModel(ModelSpec):
     def caveats(self) -> tuple[str, ...]:
         """Return what a reader must know of its price."""
         kinds = dict.fromkeys(kind for kind, _ in every_block(self.layers))
-        return tuple(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED)
+        return tuple(dict.fromkeys(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED))
 
     def as_reals(self) -> LayersModel:
         """Return a copy whose own integer sizes are floats; the sizes of blocks are worked out when they are built."""
@@ -222,11 +222,6 @@ def _keeps_from_pipeline(model: LayersModel) -> str | None:
     between = [step for step in steps[places[0] : places[-1] + 1] if step.repeat is None]
     if between:
         return f"its {between[0].kind} between two repeats"
-    if any(block.recurrent and not block.generates_here() for _, block in every_block(model.layers)):
-        return "its recurrence in both directions"
-    cells = next((kind for kind, _ in every_block(model.layers) if kind in _CELLS), None)
-    if cells is not None:
-        return f"its {cells} block"
     walk = Walk(Sizes(model.named))
     try:
         walk.steps(model.layers, model.entering(walk.sizes), ("layers",), {})
@@ -235,22 +230,22 @@ def _keeps_from_pipeline(model: LayersModel) -> str | None:
     return None if walk.chain else "its repeats, which hand on other widths than they take"
 
 
-#: Recurrences, which repeat over tokens and not over layers.
-_CELLS = ("rnn", "gru", "lstm")
 _HINDERS: dict[str, Callable[[LayersModel], str | None]] = {
     "generates": _keeps_from_generating,
     "tensor": _keeps_from_tensor,
     "sequence": _keeps_from_sequence,
     "pipeline": _keeps_from_pipeline,
 }
+_CELLS = "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
 _UNMEASURED = {
     "mamba2": "no kernel of Mamba-2 was measured: priced as products of chunks and, of one token, as one pass over the state",
     "delta_net": (
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
         "over the state"
     ),
-    "lstm": "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other",
-    "gru": "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other",
+    "lstm": _CELLS,
+    "gru": _CELLS,
+    "rnn": _CELLS,
     "aggregate": "no sparse product was measured: priced as rows gathered and written back at the bandwidth of random access",
     "graph_attention": (
         "no kernel of graph attention was measured: priced as rows gathered and written back at the bandwidth of random access"
