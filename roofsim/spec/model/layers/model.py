@@ -236,7 +236,9 @@ _HINDERS: dict[str, Callable[[LayersModel], str | None]] = {
     "sequence": _keeps_from_sequence,
     "pipeline": _keeps_from_pipeline,
 }
-_CELLS = "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
+_CELLS = (
+    "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
+)
 _UNMEASURED = {
     "mamba2": "no kernel of Mamba-2 was measured: priced as products of chunks and, of one token, as one pass over the state",
     "delta_net": (
