@@ -31,7 +31,7 @@ TINY_LLAMA = TINY | {
 TINY_EXPERTS = TINY_LLAMA | {"num_experts": 8, "experts_per_token": 2, "num_dense_layers": 1, "num_shared_experts": 1}
 
 #: A list of layers: a scan, attention and experts in units that repeat.
-TINY_LAYERS = {
+TINY_LAYERS: dict[str, Any] = {
     "family": "layers",
     "name": "tiny-layers",
     "max_sequence_length": 256,
@@ -42,7 +42,12 @@ TINY_LAYERS = {
             "repeat": 2,
             "layers": [
                 {"repeat": 2, "layers": [{"residual": ["rms_norm", {"mamba2": {"num_heads": 4, "chunk_size": 32}}]}]},
-                {"residual": ["rms_norm", {"attention": {"num_attention_heads": "heads", "position_embedding": "rotary"}}]},
+                {
+                    "residual": [
+                        "rms_norm",
+                        {"attention": {"num_attention_heads": "heads", "position_embedding": "rotary"}},
+                    ]
+                },
                 {"residual": ["rms_norm", {"mlp": {"intermediate_size": "inner", "gated_mlp": True}}]},
             ],
         },

@@ -111,11 +111,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/blocks/delta_net.py": {"CHUNK"},
     "lower/blocks/exchange.py": {3},
     "lower/blocks/projections.py": {3},
+    "lower/blocks/recurrent_cells.py": {"GATES"},
+    "lower/blocks/selective_scan.py": {"SCAN_CHUNK"},
     "lower/blocks/relative_bias.py": {"ROW_ALIGNMENT"},
     "lower/diffusion/mmdit.py": {"BLOCK_PARTS", "SECOND_PARTS"},
     "lower/diffusion/parts.py": {"TIME_WIDTH"},
     "lower/diffusion/pipeline.py": {"GUIDANCE_KERNELS", "SCHEDULER_KERNELS", "FLOW_KERNELS"},
-    "lower/language/mamba.py": {"SCAN_CHUNK"},
     "serve/limits.py": {"SLOT_PAD"},
     # defaults of the user's words, as the libraries have them that these describe (PEFT, vLLM)
     "spec/scenario/adapter.py": {"Adapter.rank", "Adapter.alpha", "Adapter.dropout"},

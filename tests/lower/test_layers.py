@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +32,13 @@ def language(entries, width, layers, *, norm="rms_norm", length=2048, tied=False
 
 
 def gpt2():
-    attention = {"num_attention_heads": 12, "biases": True, "dropout": 0.1, "attention_dropout": 0.1, "fused_query_key_value": True}
+    attention = {
+        "num_attention_heads": 12,
+        "biases": True,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "fused_query_key_value": True,
+    }
     mlp = {"intermediate_size": "4 * 768", "biases": True, "activation": "gelu_new", "dropout": 0.1}
     stack = {"repeat": 12, "layers": pairs("layer_norm", {"attention": attention}, {"mlp": mlp})}
     return language(50257, 768, [stack], norm="layer_norm", length=1024, tied=True, positions=1024, dropout=0.1)
@@ -42,15 +51,28 @@ def llama3():
 
 
 def qwen3_moe():
-    attention = {"num_attention_heads": 32, "num_key_value_heads": 4, "head_size": 128, "query_key_norm": "head", **ROTARY}
-    experts = {"num_experts": 128, "experts_per_token": 8, "expert_intermediate_size": 768, "router_weights_in_fp32": False}
+    attention = {
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_size": 128,
+        "query_key_norm": "head",
+        **ROTARY,
+    }
+    experts = {
+        "num_experts": 128,
+        "experts_per_token": 8,
+        "expert_intermediate_size": 768,
+        "router_weights_in_fp32": False,
+    }
     stack = pairs("rms_norm", {"attention": attention}, {"experts": experts})
     return language(151936, 2048, [{"repeat": 48, "layers": stack}], length=40960)
 
 
 def deepseek_v2_lite():
     sizes = {"kv_lora_rank": 512, "qk_nope_head_size": 128, "qk_rope_head_size": 64, "value_head_size": 128}
-    attention = {"attention": {"attention": "mla", "num_attention_heads": 16, "rotary_form": "complex", **sizes, **ROTARY}}
+    attention = {
+        "attention": {"attention": "mla", "num_attention_heads": 16, "rotary_form": "complex", **sizes, **ROTARY}
+    }
     experts = {
         "num_experts": 64, "experts_per_token": 6, "num_shared_experts": 2, "expert_intermediate_size": 1408,
         "router_normalized": False, "router_scaled": True, "router_in_fp32": True,
@@ -62,7 +84,11 @@ def deepseek_v2_lite():
 
 def resnet50():
     def unit(channels, kernel, stride=1, last=()):
-        return [{"conv": {"channels": channels, "kernel": kernel, "stride": stride, "bias": False}}, "batch_norm", *last]
+        return [
+            {"conv": {"channels": channels, "kernel": kernel, "stride": stride, "bias": False}},
+            "batch_norm",
+            *last,
+        ]
 
     def bottleneck(width, stride=1, *, first=False):
         inner = unit(width, 1, 1, ["relu"]) + unit(width, 3, stride, ["relu"]) + unit(4 * width, 1)
@@ -131,7 +157,7 @@ def test_every_figure_is_that_of_the_family(name, layers, workload, parallel):
 
 
 def test_arrays_of_named_sizes_give_what_their_elements_give():
-    model = resolved(TINY_LAYERS, sequence_length=128).model
+    model: Any = resolved(TINY_LAYERS, sequence_length=128).model
     values = [96.0, 192.0]
 
     def amounts(hidden):
@@ -168,7 +194,10 @@ def test_what_passes_from_token_to_token_stands_in_the_cache():
     """State of Mamba-2: heads x head_size x states in fp32, and three tokens of the convolution, of each of four layers."""
     states = run(resolved(TINY_LAYERS).model, phase="decode", batch=2.0, context_length=100.0, size=1.0)
     cached = {
-        tensor: op.repeats for op in states for tensor in op.inputs if tensor.role == "key_value_cache" and tensor.base is None
+        tensor: op.repeats
+        for op in states
+        for tensor in op.inputs
+        if tensor.role == "key_value_cache" and tensor.base is None
     }
     widths = sorted(tensor.bytes * times for tensor, times in cached.items())
     convolved = 4 * 64 + 2 * 128
@@ -197,7 +226,9 @@ def test_recurrent_layers_count_as_pytorch_counts_them(kind, gates):
 
 def test_tokens_of_a_recurrence_wait_for_each_other():
     """The time of cells grows with the tokens of a sequence and not with the sequences of a batch."""
-    (cells,) = {op.kernels() for op in run(resolved(lstm()).model, size=20.0, phase="forward") if isinstance(op, Recurrence)}
+    (cells,) = {
+        op.kernels() for op in run(resolved(lstm()).model, size=20.0, phase="forward") if isinstance(op, Recurrence)
+    }
     assert cells == 2 * 20
 
     def time(batch, length):
@@ -211,7 +242,9 @@ def test_tokens_of_a_recurrence_wait_for_each_other():
 def test_nodes_of_a_graph_take_from_their_neighbours():
     model = {
         "family": "layers", "inputs": "nodes", "in_features": 16, "num_nodes": 1000, "num_edges": 8000,
-        "layers": [{"linear": 8}, {"aggregate": {"weighted": True}}, "relu", {"graph_attention": {"num_heads": 2}}, {"classifier": 4}],
+        "layers": [
+            {"linear": 8}, {"aggregate": {"weighted": True}}, "relu", {"graph_attention": {"num_heads": 2}}, {"classifier": 4},
+        ],
     }  # fmt: skip
     graph = run(resolved(model).model)
     gathered = [op for op in graph if op.kind is Kind.GATHER and op.phase is Phase.FORWARD]
@@ -224,3 +257,21 @@ def test_models_without_numbers_of_their_own_answer_for_the_family():
     assert LayersModel.generates
     assert LayersModel.sample_unit == "tokens"
     assert resolved({**resnet50(), "name": "mine"}).model.sample_unit == "images"
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-model.md"
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "count"),
+    [(0, "my-hybrid", 4_607_422_336), (1, "my-convnet", 336_266), (2, "my-rnn", 50_031_800)],
+)
+def test_the_examples_of_the_page_run(place, name, count, tmp_path):
+    """Parameters were counted on modules of PyTorch 2.14 of these sizes (the mixers of transformers 5.23, nn.LSTM, nn.Conv2d)."""
+    file = tmp_path / "net.yaml"
+    file.write_text(EXAMPLES[place])
+    for phase in ("train", "inference"):
+        result = roofsim.run({"model": str(file), "workload": {"phase": phase}, "hardware": {"gpu": "h100"}})
+        assert result.to_dict()["parameters"]["total"] == count
+    assert result.scenario["model"]["name"] == name

@@ -75,7 +75,10 @@ def test_a_page_of_yaml_is_read():
     ("layers", "can"),
     [
         ([{"linear": "hidden"}], {"generates", "stacked"}),
-        ([{"linear": {"width": "hidden", "split": "whole"}}], {"generates", "splits_tensor", "splits_sequence", "stacked"}),
+        (
+            [{"linear": {"width": "hidden", "split": "whole"}}],
+            {"generates", "splits_tensor", "splits_sequence", "stacked"},
+        ),
         ([{"attention": {"num_attention_heads": 4, "causal": False}}], {"splits_tensor", "splits_sequence", "stacked"}),
         ([{"lstm": "hidden"}], {"generates", "stacked"}),
         ([{"lstm": {"hidden_size": 64, "bidirectional": True}}], {"stacked"}),
@@ -87,10 +90,8 @@ def test_a_page_of_yaml_is_read():
 def test_what_a_model_can_do_follows_from_its_blocks(layers, can):
     stack = TINY_LAYERS["layers"]
     plain = {"repeat": 2, "layers": [{"residual": ["rms_norm", {"mlp": 64}]}]}
-    if "repeat" in layers[0]:  # a block between two stacks is what a pipeline cannot cut
-        layers = [plain, "rms_norm", *layers]
-    else:
-        layers = [plain, *layers]
+    # A block between two stacks is what a pipeline cannot cut.
+    layers = [plain, "rms_norm", *layers] if "repeat" in layers[0] else [plain, *layers]
     model = resolved({**TINY_LAYERS, "layers": [stack[0], *layers, *stack[-2:]]}).model
     kinds = ("generates", "splits_tensor", "splits_sequence", "stacked")
     assert {kind for kind in kinds if getattr(model, kind)} == can
@@ -119,4 +120,7 @@ def test_sizes_are_worked_out_of_each_other_in_any_order():
 
 def test_the_schema_knows_every_block():
     text = str(family_schema("layers").model_json_schema())
-    assert all(word in text for word in ("'residual'", "'branches'", "'mamba2'", "'lstm'", "'graph_attention'", "'as'", "'from'"))
+    assert all(
+        word in text
+        for word in ("'residual'", "'branches'", "'mamba2'", "'lstm'", "'graph_attention'", "'as'", "'from'")
+    )

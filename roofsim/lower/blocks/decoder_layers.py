@@ -8,7 +8,6 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, Tensor
 from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
-from roofsim.lower.blocks.delta_net import delta_layer
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
 from roofsim.lower.blocks.heads import Heads
@@ -45,7 +44,7 @@ def share(model: DecoderModel, shares: Shares) -> DecoderModel:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedInputs:
     """What all layers read: rotary tables, the additive mask, and that of windowed layers."""
 
     tables: tuple[Tensor, ...] | None
@@ -110,13 +109,13 @@ class DecoderLayers:
 
     # -- what layers share --------------------------------------------------------------------------------------
 
-    def shared(self, x: Tensor) -> Shared:
+    def shared(self, x: Tensor) -> SharedInputs:
         """Return what all layers read, made once before them."""
         model = self.model
         mixed = model.full_attention_every is not None and model.sliding_window is not None
         plain = None if model.sliding_window is not None and not mixed else self.mask("mask", None)
         windowed = None if model.sliding_window is None else self.mask("window_mask", model.sliding_window)
-        return Shared(self.tables(x), plain, windowed)
+        return SharedInputs(self.tables(x), plain, windowed)
 
     def tables(self, x: Tensor) -> tuple[Tensor, ...] | None:
         """Return what rotary positions multiply by, if the model has some."""
@@ -186,10 +185,12 @@ class DecoderLayers:
         part = model.position_embedding == "rotary" and model.attention == "mha" and model.rotary_fraction < 1.0
         return self.call.flavour.engine.fusion.rotary == "chain" and (part or model.fused_gate_up)
 
-    def attention(self, x: Tensor, shared: Shared, kind: LayerKind, *, summed: bool = True) -> Tensor:
+    def attention(self, x: Tensor, shared: SharedInputs, kind: LayerKind, *, summed: bool = True) -> Tensor:
         """Return what attention (or a state in its place) makes of ``[batch, length, width]``; `summed` over tensor ranks."""
         model, layers, window = self.model, self.layers, kind.window
         if kind.recurrent:
+            from roofsim.lower.blocks.delta_net import delta_layer
+
             return delta_layer(layers, model, self.call, x)
         heads = self._heads(window)
         with self.b.scope(Purpose.SELF_ATTENTION):

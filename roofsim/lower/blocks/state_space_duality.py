@@ -122,9 +122,13 @@ def _chunks(layers: VisionLayers, call: Call, sizes: DualitySizes, parts: tuple[
     values = layers.view(x, "reshape", batch, length, heads, sizes.head_size)
     keys, queries = (_for_heads(layers, sizes, part) for part in (inwards, outwards))
     added = _product(
-        layers, "chunk_state", (values, keys), (sizes.head_size, sizes.states, chunk), count,
+        layers,
+        "chunk_state",
+        (values, keys),
+        (sizes.head_size, sizes.states, chunk),
+        count,
         (batch, chunks, heads, sizes.head_size, sizes.states),
-    )  # fmt: skip
+    )
     # One kernel goes over the chunks, in fp32: each state decays and takes what its chunk adds.
     factor = layers.view(decays, "slice", batch, chunks, heads, 1.0, 1.0)
     states = layers.cast(layers.mul(layers.cast(added, FP32), factor), x)
@@ -135,9 +139,13 @@ def _chunks(layers: VisionLayers, call: Call, sizes: DualitySizes, parts: tuple[
     grouped = (batch, length, sizes.groups, sizes.states)
     left, right = (layers.view(part, "reshape", *grouped) for part in (outwards, inwards))
     scores = _product(
-        layers, "scores", (left, right), (chunk, chunk, sizes.states), batch * chunks * sizes.groups,
+        layers,
+        "scores",
+        (left, right),
+        (chunk, chunk, sizes.states),
+        batch * chunks * sizes.groups,
         (batch, chunks, sizes.groups, chunk, chunk),
-    )  # fmt: skip
+    )
     shown = layers.view(scores, "expand", batch, chunks, heads, chunk, chunk)
     paced = layers.mul(values, layers.cast(layers.view(steps, "reshape", batch, length, heads, 1.0), x))
     shape = (batch, length, heads, sizes.head_size)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import INT64, Tensor
-from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, Shared
+from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.exchange import leave
 from roofsim.lower.blocks.layers import Layers
@@ -61,7 +61,7 @@ class _LanguageDecoder:
 
     # -- layers -------------------------------------------------------------------------------------------------
 
-    def _stack(self, x: Tensor, shared: Shared, name: str, times: Real, *, expert: bool) -> Tensor:
+    def _stack(self, x: Tensor, shared: SharedInputs, name: str, times: Real, *, expert: bool) -> Tensor:
         """Repeat the layer; where windowed (or recurrent) and full attention alternate, the former layers come first.
 
         Totals, and what each layer keeps, do not depend on the order.
@@ -78,7 +78,7 @@ class _LanguageDecoder:
     def _repeated(
         self,
         x: Tensor,
-        shared: Shared,
+        shared: SharedInputs,
         name: str,
         times: Real,
         window: Real | None,
@@ -92,7 +92,7 @@ class _LanguageDecoder:
         with self.b.repeat(name, times):
             return self.b.carry(x, self._layer(x, shared, kind))
 
-    def _layer(self, x: Tensor, shared: Shared, kind: LayerKind) -> Tensor:
+    def _layer(self, x: Tensor, shared: SharedInputs, kind: LayerKind) -> Tensor:
         model, layers = self.model, self.layers
         if model.parallel_block:
             return self._parallel_layer(x, shared, kind)
@@ -108,7 +108,7 @@ class _LanguageDecoder:
             result = self.parts.norm(result, "mlp_post_norm")
         return layers.add(result, x)
 
-    def _parallel_layer(self, x: Tensor, shared: Shared, kind: LayerKind) -> Tensor:
+    def _parallel_layer(self, x: Tensor, shared: SharedInputs, kind: LayerKind) -> Tensor:
         layers = self.layers
         together = layers.shares.communication.parallel_blocks == "one_sum" and not (kind.expert or kind.recurrent)
         normed = self.parts.norm(x, "attention_norm")

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.tensor import INT64
-from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, Shared
+from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
 from roofsim.lower.blocks.graph_nodes import Edges
 from roofsim.numeric import real, same
 from roofsim.records import dataclass, field, replace
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.blocks.convolutional import VisionLayers
     from roofsim.lower.call import Call
-    from roofsim.lower.listed.table import BlockBuilder
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers.mixers import Attention
+    from roofsim.spec.model.layers.mixers import AttentionBlock
     from roofsim.spec.model.layers.model import LayersModel
 
 
@@ -73,15 +72,20 @@ class Context:
         """Tell whether a tensor is of maps: more than one dimension behind its channels."""
         return len(x.shape) > 3
 
-    def scope(self, builder: BlockBuilder, leaf: str) -> AbstractContextManager[None]:
-        """Open a component for a block, unless it opens one of its own."""
-        return nullcontext() if builder.own_scope else self.layers.b.scope(leaf)
+    def scope(self, leaf: str, *, own: bool) -> AbstractContextManager[None]:
+        """Open a component for a block, unless it opens its own."""
+        return nullcontext() if own else self.layers.b.scope(leaf)
 
     # -- parts of decoders --------------------------------------------------------------------------------------
 
     def part(self, x: Tensor, *, causal: bool = True, **fields: Any) -> DecoderLayers:
         """Return the layers of a decoder of one layer with these fields, for tokens like `x`."""
-        sizes = {"num_layers": 1.0, "num_attention_heads": 1.0, "vocab_size": 1.0, "hidden_size": x.shape[-1]}
+        sizes: dict[str, Any] = {
+            "num_layers": 1.0,
+            "num_attention_heads": 1.0,
+            "vocab_size": 1.0,
+            "hidden_size": x.shape[-1],
+        }
         sizes |= {"max_sequence_length": real(self.model.max_sequence_length), "position_embedding": "none"}
         sizes |= {"dropout": 0.0, "biases": False}
         made = DecoderModel.model_construct(**(sizes | fields)).completed()
@@ -90,7 +94,7 @@ class Context:
             call = replace(call, length=x.shape[1])
         return DecoderLayers.of(made, call, self.layers, causal=causal)
 
-    def attention(self, block: Attention, x: Tensor) -> tuple[DecoderLayers, LayerKind]:
+    def attention(self, block: AttentionBlock, x: Tensor) -> tuple[DecoderLayers, LayerKind]:
         """Return the part that builds an attention block, and its kind."""
         fields = self.fields(block)
         causal = fields.pop("causal")
@@ -108,20 +112,20 @@ class Context:
 
     # -- what layers share --------------------------------------------------------------------------------------
 
-    def share(self, attention: list[Attention], x: Tensor) -> None:
+    def share(self, attention: list[AttentionBlock], x: Tensor) -> None:
         """Make the tables and masks of all attention blocks for tokens like `x`, each once."""
         self.made_shared = True
         for block in attention:
             self.shared_of(block, *self.attention(block, x), x)
 
-    def shared_of(self, block: Attention, part: DecoderLayers, kind: LayerKind, x: Tensor) -> Shared:
+    def shared_of(self, block: AttentionBlock, part: DecoderLayers, kind: LayerKind, x: Tensor) -> SharedInputs:
         """Return what an attention block reads beside its tokens; made here, where no other block has made it."""
         own = (part.length,)
         tables = self._known(("tables", *(getattr(block, name) for name in _OF_TABLES)), own, lambda: part.tables(x))
         key = ("mask", part.causal, *(getattr(block, name) for name in _OF_MASKS))
         leaf = "mask" if kind.window is None else "window_mask"
         mask = self._known(key, own, lambda: part.mask(leaf, kind.window))
-        return Shared(tables, mask, mask)
+        return SharedInputs(tables, mask, mask)
 
     def _known(self, key: Any, own: tuple[Real, ...], make: Any) -> Any:
         lengths, made = self.shared.get(key, (None, None))
@@ -136,17 +140,43 @@ class Context:
 #: Fields of blocks that are amounts.
 _AMOUNTS = frozenset(
     {
-        "num_attention_heads", "num_key_value_heads", "head_size", "sliding_window", "q_lora_rank", "kv_lora_rank",
-        "qk_nope_head_size", "qk_rope_head_size", "value_head_size", "intermediate_size", "num_experts", "experts_per_token",
-        "expert_intermediate_size", "num_shared_experts", "shared_expert_intermediate_size", "router_groups",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_size",
+        "sliding_window",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_nope_head_size",
+        "qk_rope_head_size",
+        "value_head_size",
+        "intermediate_size",
+        "num_experts",
+        "experts_per_token",
+        "expert_intermediate_size",
+        "num_shared_experts",
+        "shared_expert_intermediate_size",
+        "router_groups",
         "router_groups_per_token",
     }
-)  # fmt: skip
+)
 #: Fields of attention that its rotary tables depend on, and those that its mask depends on.
 _OF_TABLES = (
-    "position_embedding", "rotary_fraction", "rotary_form", "attention", "head_size", "num_attention_heads", "qk_rope_head_size",
-)  # fmt: skip
+    "position_embedding",
+    "rotary_fraction",
+    "rotary_form",
+    "attention",
+    "head_size",
+    "num_attention_heads",
+    "qk_rope_head_size",
+)
 _OF_MASKS = (
-    "sliding_window", "position_embedding", "num_attention_heads", "num_key_value_heads", "head_size", "attention",
-    "value_head_size", "attention_soft_cap", "attention_sinks",
-)  # fmt: skip
+    "sliding_window",
+    "position_embedding",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_size",
+    "attention",
+    "value_head_size",
+    "attention_soft_cap",
+    "attention_sinks",
+)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Kept = dict[str, Any]
 
 
-def linear(context: Context, block: blocks.Linear, x: Tensor, _: Kept) -> Tensor:
+def linear(context: Context, block: blocks.LinearBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a linear layer, of columns or rows where a tensor group splits it so."""
     layers, width = context.layers, context.size(block.width)
     if block.split == "columns":
@@ -26,7 +26,7 @@ def linear(context: Context, block: blocks.Linear, x: Tensor, _: Kept) -> Tensor
     return leave(layers, out) if block.split == "rows" else out
 
 
-def conv(context: Context, block: blocks.Conv, x: Tensor, _: Kept) -> Tensor:
+def conv(context: Context, block: blocks.ConvBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a convolution; a transposed one makes maps larger by its stride."""
     layers, channels = context.layers, context.size(block.channels)
     groups = x.shape[1] if block.groups == "depthwise" else context.size(block.groups)
@@ -51,13 +51,13 @@ def _each(context: Context, given: Any) -> Real | tuple[Real, ...]:
     return tuple(map(context.size, given)) if isinstance(given, tuple) else context.size(given)
 
 
-def _transposed(context: Context, block: blocks.Conv, x: Tensor, channels: Real, groups: Real) -> Tensor:
+def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: Real, groups: Real) -> Tensor:
     b, stride = context.layers.b, context.size(block.stride)
     given = _each(context, block.kernel)
     kernels = given if isinstance(given, tuple) else tuple(given for _ in x.shape[2:])
     size = tuple(stride * length for length in x.shape[2:])
     with b.scope("conv"):
-        weights = (b.parameter("weight", x.shape[1], channels / groups, *kernels),)
+        weights: tuple[Tensor, ...] = (b.parameter("weight", x.shape[1], channels / groups, *kernels),)
         weights += (b.parameter("bias", channels),) if block.bias else ()
         out = b.tensor("out", x.shape[0], channels, *size)
         b.emit(
@@ -78,22 +78,22 @@ def _transposed(context: Context, block: blocks.Conv, x: Tensor, channels: Real,
         return out
 
 
-def layer_norm(context: Context, block: blocks.Norm, x: Tensor, _: Kept) -> Tensor:
+def layer_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer norm."""
     return context.layers.layer_norm(x, "norm", bias=block.bias)
 
 
-def rms_norm(context: Context, block: blocks.Norm, x: Tensor, _: Kept) -> Tensor:
+def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build an RMS norm."""
     return context.layers.rms_norm(x, "norm", weight_form=block.weight_form)
 
 
-def batch_norm(context: Context, block: blocks.BatchNorm, x: Tensor, _: Kept) -> Tensor:
+def batch_norm(context: Context, block: blocks.BatchNormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a batch norm."""
     return context.layers.batch_norm(x, "norm", affine=block.affine)
 
 
-def group_norm(context: Context, block: blocks.GroupNorm, x: Tensor, _: Kept) -> Tensor:
+def group_norm(context: Context, block: blocks.GroupNormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a group norm."""
     return context.layers.group_norm(x, context.size(block.groups), "norm")
 
@@ -109,29 +109,29 @@ def activation(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
     return layers.activation(x, function)
 
 
-def dropout(context: Context, block: blocks.Dropout, x: Tensor, _: Kept) -> Tensor:
+def dropout(context: Context, block: blocks.DropoutBlock, x: Tensor, _: Kept) -> Tensor:
     """Drop elements while training."""
     return context.layers.dropout(x, block.rate)
 
 
-def max_pool(context: Context, block: blocks.Pool, x: Tensor, _: Kept) -> Tensor:
+def max_pool(context: Context, block: blocks.PoolBlock, x: Tensor, _: Kept) -> Tensor:
     """Take the maximum of windows."""
     return _pool(context, block, x, "max")
 
 
-def average_pool(context: Context, block: blocks.Pool, x: Tensor, _: Kept) -> Tensor:
+def average_pool(context: Context, block: blocks.PoolBlock, x: Tensor, _: Kept) -> Tensor:
     """Average windows."""
     return _pool(context, block, x, "average")
 
 
-def _pool(context: Context, block: blocks.Pool, x: Tensor, function: str) -> Tensor:
+def _pool(context: Context, block: blocks.PoolBlock, x: Tensor, function: str) -> Tensor:
     kernel = context.size(block.kernel)
     stride = None if block.stride is None else context.size(block.stride)
     padding = context.size(block.padding)
     return context.layers.pool(x, function, kernel, "pool", stride=stride, padding=padding, ceil_mode=block.ceil_mode)
 
 
-def adaptive_average(context: Context, block: blocks.AdaptiveAverage, x: Tensor, _: Kept) -> Tensor:
+def adaptive_average(context: Context, block: blocks.AdaptiveAverageBlock, x: Tensor, _: Kept) -> Tensor:
     """Average over a grid of windows."""
     return context.layers.adaptive_average(x, context.size(block.side), "pool")
 
@@ -149,19 +149,19 @@ def last(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
     return context.layers.view(x, "slice", x.shape[0], x.shape[-1])
 
 
-def upsample(context: Context, block: blocks.Upsample, x: Tensor, _: Kept) -> Tensor:
+def upsample(context: Context, block: blocks.UpsampleBlock, x: Tensor, _: Kept) -> Tensor:
     """Make maps larger."""
     factor = context.size(block.factor)
     return context.layers.resize(x, tuple(factor * length for length in x.shape[2:]), block.mode)
 
 
-def squeeze_excite(context: Context, block: blocks.SqueezeExcite, x: Tensor, _: Kept) -> Tensor:
+def squeeze_excite(context: Context, block: blocks.SqueezeExciteBlock, x: Tensor, _: Kept) -> Tensor:
     """Gate channels by their means."""
     reduced = context.size(block.reduced)
     return context.layers.squeeze_excite(x, reduced, "squeeze", activation=block.activation, gate=block.gate)
 
 
-def patches(context: Context, block: blocks.Patches, x: Tensor, _: Kept) -> Tensor:
+def patches(context: Context, block: blocks.PatchesBlock, x: Tensor, _: Kept) -> Tensor:
     """Turn patches into tokens, with learned positions where a model has them."""
     layers, b = context.layers, context.layers.b
     out = layers.patches(x, context.size(block.width), context.size(block.size))
@@ -185,7 +185,7 @@ def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
     return context.layers.view(x, "flatten", x.shape[0], product(*x.shape[1:]))
 
 
-def classifier(context: Context, block: blocks.Classifier, x: Tensor, _: Kept) -> Tensor:
+def classifier(context: Context, block: blocks.ClassifierBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a classifier with its loss while training."""
     return context.layers.classify(x, context.size(block.classes), train=context.call.trains, bias=block.bias)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.graph.component import Purpose
 from roofsim.lower.blocks import graph_nodes
 from roofsim.lower.blocks.attention import attend
-from roofsim.lower.blocks.decoder_layers import LayerKind, Shared
+from roofsim.lower.blocks.decoder_layers import LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.projections import ProjectionBiases, by_head
@@ -30,7 +30,7 @@ Kept = dict[str, Any]
 # -- both ends ------------------------------------------------------------------------------------------------------
 
 
-def embedding(context: Context, block: blocks.Embedding, x: Tensor, _: Kept) -> Tensor:
+def embedding(context: Context, block: blocks.EmbeddingBlock, x: Tensor, _: Kept) -> Tensor:
     """Look tokens up, and positions where the model learns them."""
     fields: dict[str, Any] = {
         "vocab_size": context.size(block.entries),
@@ -47,7 +47,7 @@ def embedding(context: Context, block: blocks.Embedding, x: Tensor, _: Kept) -> 
     return out
 
 
-def logits(context: Context, block: blocks.Logits, x: Tensor, _: Kept) -> Tensor:
+def logits(context: Context, block: blocks.LogitsBlock, x: Tensor, _: Kept) -> Tensor:
     """Build the head of a language model."""
     part = context.part(
         x,
@@ -63,13 +63,13 @@ def logits(context: Context, block: blocks.Logits, x: Tensor, _: Kept) -> Tensor
 # -- layers of decoders ---------------------------------------------------------------------------------------------
 
 
-def attention(context: Context, block: mixers.Attention, x: Tensor, _: Kept) -> Tensor:
+def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, _: Kept) -> Tensor:
     """Build self-attention with its cache."""
     part, kind = context.attention(block, x)
     return part.attention(x, context.shared_of(block, part, kind, x), kind)
 
 
-def cross_attention(context: Context, block: mixers.CrossAttention, x: Tensor, kept: Kept) -> Tensor:
+def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build attention to another tensor."""
     layers, memory = context.layers, kept[block.memory]
     count, width = context.size(block.num_attention_heads), x.shape[-1]
@@ -83,27 +83,28 @@ def cross_attention(context: Context, block: mixers.CrossAttention, x: Tensor, k
         return layers.linear(attend(layers, context.call, heads, q, k, v), width, Purpose.OUTPUT, bias=block.biases)
 
 
-def mlp(context: Context, block: mixers.Mlp, x: Tensor, _: Kept) -> Tensor:
+def mlp(context: Context, block: mixers.MlpBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a feed-forward layer."""
     return context.part(x, **context.fields(block)).mlp(x, expert=False)
 
 
-def experts(context: Context, block: mixers.Experts, x: Tensor, _: Kept) -> Tensor:
+def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a mixture of experts."""
     return context.part(x, **context.fields(block)).mlp(x, expert=True)
 
 
-def delta_net(context: Context, block: mixers.DeltaNet, x: Tensor, _: Kept) -> Tensor:
+def delta_net(context: Context, block: mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer of gated delta rules."""
-    net = DeltaNet.model_construct(**{name: context.size(value) for name, value in block})
+    fields: dict[str, Any] = {name: context.size(value) for name, value in block}
+    net = DeltaNet.model_construct(**fields)
     part = context.part(x, delta_net=net)
-    return part.attention(x, Shared(None, None, None), LayerKind(None, expert=False, recurrent=True))
+    return part.attention(x, SharedInputs(None, None, None), LayerKind(None, expert=False, recurrent=True))
 
 
 # -- states ---------------------------------------------------------------------------------------------------------
 
 
-def mamba(context: Context, block: mixers.Mamba, x: Tensor, _: Kept) -> Tensor:
+def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba's mixer."""
     width = x.shape[-1]
     rank = ceil(width / 16.0) if block.time_step_rank is None else context.size(block.time_step_rank)
@@ -119,7 +120,7 @@ def mamba(context: Context, block: mixers.Mamba, x: Tensor, _: Kept) -> Tensor:
     return mamba_mixer(context.layers, context.call, sizes, x)
 
 
-def mamba2(context: Context, block: mixers.Mamba2, x: Tensor, _: Kept) -> Tensor:
+def mamba2(context: Context, block: mixers.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba-2's mixer."""
     sizes = DualitySizes(
         heads=context.size(block.num_heads),
@@ -135,7 +136,7 @@ def mamba2(context: Context, block: mixers.Mamba2, x: Tensor, _: Kept) -> Tensor
     return mamba2_mixer(context.layers, context.call, sizes, x)
 
 
-def causal_conv(context: Context, block: blocks.CausalConv, x: Tensor, _: Kept) -> Tensor:
+def causal_conv(context: Context, block: blocks.CausalConvBlock, x: Tensor, _: Kept) -> Tensor:
     """Convolve each channel over the last tokens."""
     layers, call, kernel = context.layers, context.call, context.size(block.kernel)
     if call.phase == "decode":
@@ -149,10 +150,10 @@ def causal_conv(context: Context, block: blocks.CausalConv, x: Tensor, _: Kept) 
     return layers.copy(out, "transpose", (batch, length, channels))
 
 
-def cells_of(kind: str) -> Callable[[Context, mixers.Recurrent, Tensor, Kept], Tensor]:
+def cells_of(kind: str) -> Callable[[Context, mixers.RecurrentBlock, Tensor, Kept], Tensor]:
     """Return what builds recurrent layers of a kind of cell."""
 
-    def build(context: Context, block: mixers.Recurrent, x: Tensor, _: Kept) -> Tensor:
+    def build(context: Context, block: mixers.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
         layers, call = context.layers, context.call
         projection = None if block.projection_size is None else context.size(block.projection_size)
         cells = Cells(kind=kind, hidden=context.size(block.hidden_size), bias=block.bias, projection=projection)
@@ -171,13 +172,13 @@ def cells_of(kind: str) -> Callable[[Context, mixers.Recurrent, Tensor, Kept], T
 # -- nodes of graphs ------------------------------------------------------------------------------------------------
 
 
-def aggregate(context: Context, block: graphs.Aggregate, x: Tensor, _: Kept) -> Tensor:
+def aggregate(context: Context, block: graphs.AggregateBlock, x: Tensor, _: Kept) -> Tensor:
     """Bring together what neighbours hold."""
     assert context.edges is not None
     return graph_nodes.aggregate(context.layers, context.edges, x, block.function, weighted=block.weighted)
 
 
-def graph_attention(context: Context, block: graphs.GraphAttention, x: Tensor, _: Kept) -> Tensor:
+def graph_attention(context: Context, block: graphs.GraphAttentionBlock, x: Tensor, _: Kept) -> Tensor:
     """Build attention over the neighbours of each node."""
     assert context.edges is not None
     heads = context.size(block.num_heads)

@@ -84,7 +84,7 @@ class _Net:
             return self._taking(step, x, kept)
         if step.block is not None:
             builder = BUILDERS[kind]
-            with self.context.scope(builder, leaf):
+            with self.context.scope(leaf, own=builder.own_scope):
                 return builder.build(self.context, step.block, x, kept)
         with b.scope(leaf):
             if kind == "layers":
@@ -97,7 +97,7 @@ class _Net:
         if context.layers.b.block is not None or context.made_shared or context.is_ids(x) or len(x.shape) != 3:
             return
         if any(kind == "attention" for kind, _ in every_block([step])):
-            attention = [block for kind, block in every_block(context.model.layers) if kind == "attention"]
+            attention: list[Any] = [block for kind, block in every_block(context.model.layers) if kind == "attention"]
             context.share(attention, x)
 
     # -- what holds several layers ------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from roofsim.graph.ops import (
     Normalization,
     OptimizerUpdate,
     Pool,
-    Recurrence,
     Reduction,
     Resize,
     Scan,
@@ -188,31 +187,6 @@ def _(op: Scan, tape: Tape) -> None:
     tape.emit(Scan, "gradient", (tape.incoming(op), *op.inputs, *op.outputs[1:]), grads, backward=True, **dims)
     for tensor, gradient in zip(wanted, grads, strict=True):
         tape.give(tensor, gradient)
-
-
-@backward.register
-def _(op: Recurrence, tape: Tape) -> None:
-    """Go back through the cells in one call; the gradients of their weights are products over all tokens, as in cuDNN."""
-    inner, *weights = op.inputs
-    grad = tape.new(inner)
-    dims = {name: getattr(op, name) for name in ("cell", "batch", "tokens", "hidden", "carried", "gates", "projects")}
-    states, *kept = op.outputs
-    tape.emit(Recurrence, "gradient", (tape.incoming(op), *weights, states, *kept), (grad,), backward=True, **dims)
-    tape.give(inner, grad)
-    tokens = op.batch * op.tokens
-    for weight in weights:
-        if not tape.needs(weight):
-            continue
-        out = tape.new(weight)
-        if len(weight.shape) == 1:
-            tape.emit(Reduction, "bias_gradient", (grad,), (out,), function="sum")
-        else:
-            of_gates = weight is weights[0]
-            left = grad if of_gates else tape.incoming(op)
-            right = states if of_gates else kept[0]
-            m, n = weight.shape
-            tape.emit(Matmul, "weight_gradient", (left, right), (out,), m=m, n=n, k=tokens)
-        tape.give(weight, out)
 
 
 @backward.register

@@ -6,24 +6,40 @@ from typing import ClassVar, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
-from roofsim.spec.model.layers.forms import Block, Form, Sizes, WrongBlockError, divides, wants, widened
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
 
 #: One size, or one for each dimension.
 Extent = Amount | tuple[Amount, ...]
 Activation = Literal[
-    "relu", "relu6", "gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "tanh", "relu_squared", "hardswish",
-    "hardsigmoid", "leaky_relu", "elu", "mish", "softplus", "exp", "softmax",
-]  # fmt: skip
+    "relu",
+    "relu6",
+    "gelu",
+    "gelu_new",
+    "gelu_tanh",
+    "quick_gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "relu_squared",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "softplus",
+    "exp",
+    "softmax",
+]
 
 
-class OfTokens(Block):
+class OfTokensBlock(LayerBlock):
     """A block on each token (or row) alone."""
 
     splits_tensor: ClassVar[bool] = True
     splits_sequence: ClassVar[bool] = True
 
 
-class Linear(OfTokens):
+class LinearBlock(OfTokensBlock):
     """``x W^T + b`` over the last axis of tokens or rows."""
 
     main: ClassVar[str] = "width"
@@ -46,7 +62,7 @@ class Linear(OfTokens):
         return self.split is not None
 
 
-class Norm(OfTokens):
+class NormBlock(OfTokensBlock):
     """Layer or RMS normalisation over the width of tokens or rows."""
 
     bias: bool = Field(default=True, description="Of layer_norm.")
@@ -62,7 +78,7 @@ class Norm(OfTokens):
         return taken
 
 
-class Dropout(OfTokens):
+class DropoutBlock(OfTokensBlock):
     """Drop elements while training."""
 
     main: ClassVar[str] = "rate"
@@ -70,7 +86,7 @@ class Dropout(OfTokens):
     rate: float = Field(ge=0.0, lt=1.0)
 
 
-class Pointwise(OfTokens):
+class PointwiseBlock(OfTokensBlock):
     """An activation or another function of each element."""
 
     main: ClassVar[str] = "function"
@@ -81,7 +97,7 @@ class Pointwise(OfTokens):
     )
 
 
-class Conv(Block):
+class ConvBlock(LayerBlock):
     """A convolution over maps of one, two or three dimensions."""
 
     main: ClassVar[str] = "channels"
@@ -125,7 +141,7 @@ def extents(given: Extent, taken: Form, sizes: Sizes, key: str, least: int = 1) 
         sizes.of(one, key, least)
 
 
-class CausalConv(OfTokens):
+class CausalConvBlock(OfTokensBlock):
     """A depthwise convolution of each channel over the last tokens, as hybrids have before their scans."""
 
     main: ClassVar[str] = "kernel"
@@ -143,7 +159,7 @@ class CausalConv(OfTokens):
         return taken
 
 
-class BatchNorm(Block):
+class BatchNormBlock(LayerBlock):
     """Normalisation of channels over batch and positions."""
 
     affine: bool = True
@@ -155,7 +171,7 @@ class BatchNorm(Block):
         return taken
 
 
-class GroupNorm(Block):
+class GroupNormBlock(LayerBlock):
     """Normalisation of groups of channels of each sample."""
 
     main: ClassVar[str] = "groups"
@@ -169,7 +185,7 @@ class GroupNorm(Block):
         return taken
 
 
-class Pool(Block):
+class PoolBlock(LayerBlock):
     """Maximum or average over windows of maps."""
 
     main: ClassVar[str] = "kernel"
@@ -188,7 +204,7 @@ class Pool(Block):
         return taken
 
 
-class AdaptiveAverage(Block):
+class AdaptiveAverageBlock(LayerBlock):
     """Average over a grid of windows that together cover the map."""
 
     main: ClassVar[str] = "side"
@@ -202,7 +218,7 @@ class AdaptiveAverage(Block):
         return taken
 
 
-class Upsample(Block):
+class UpsampleBlock(LayerBlock):
     """Interpolation to larger maps."""
 
     main: ClassVar[str] = "factor"
@@ -217,7 +233,7 @@ class Upsample(Block):
         return taken
 
 
-class SqueezeExcite(Block):
+class SqueezeExciteBlock(LayerBlock):
     """A gate on channels, computed from their means (two 1x1 convolutions)."""
 
     main: ClassVar[str] = "reduced"
@@ -233,7 +249,7 @@ class SqueezeExcite(Block):
         return taken
 
 
-class Patches(Block):
+class PatchesBlock(LayerBlock):
     """Square patches of images as tokens, by one convolution without overlap."""
 
     width: Amount
@@ -247,7 +263,7 @@ class Patches(Block):
         return Form("tokens", sizes.of(self.width, "width"))
 
 
-class Transpose(Block):
+class TransposeBlock(LayerBlock):
     """Tokens as maps of one dimension, and maps as tokens."""
 
     generates: ClassVar[bool] = False
@@ -259,7 +275,7 @@ class Transpose(Block):
         return Form("tokens", taken.width) if taken.layout == "maps" else Form("maps", taken.width, 1)
 
 
-class Flatten(Block):
+class FlattenBlock(LayerBlock):
     """All positions of maps in one row each; a map's side is known when the model runs."""
 
     positions: Amount = Field(
@@ -272,7 +288,7 @@ class Flatten(Block):
         return Form("rows", taken.width * sizes.of(self.positions, "positions"))
 
 
-class Positionless(Block):
+class PositionlessBlock(LayerBlock):
     """One row of all positions: their mean, or the last token."""
 
     generates: ClassVar[bool] = False
@@ -284,7 +300,7 @@ class Positionless(Block):
         return Form("rows", taken.width)
 
 
-class OfMaps(Positionless):
+class OfMapsBlock(PositionlessBlock):
     """The mean of each map."""
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
@@ -293,7 +309,7 @@ class OfMaps(Positionless):
         return super().gives(taken, sizes)
 
 
-class Embedding(OfTokens):
+class EmbeddingBlock(OfTokensBlock):
     """A table of tokens, split over a tensor group by its entries; with positions, a scale and a norm where models have them."""
 
     entries: Amount
@@ -312,7 +328,7 @@ class Embedding(OfTokens):
         return Form("tokens", sizes.of(self.width, "width"))
 
 
-class Logits(OfTokens):
+class LogitsBlock(OfTokensBlock):
     """The head of a language model: logits of all tokens with their loss while training, of the last one in inference."""
 
     main: ClassVar[str] = "entries"
@@ -330,7 +346,7 @@ class Logits(OfTokens):
         return Form("loss")
 
 
-class Classifier(Block):
+class ClassifierBlock(LayerBlock):
     """A linear classifier of rows, with the cross entropy while training."""
 
     main: ClassVar[str] = "classes"
@@ -347,7 +363,7 @@ class Classifier(Block):
         return Form("loss")
 
 
-class Loss(Block):
+class LossBlock(LayerBlock):
     """What training compares the result with: targets of the same shape, or a class of each position."""
 
     main: ClassVar[str] = "function"

@@ -73,7 +73,7 @@ class Sizes:
             raise WrongBlockError(str(error), key) from None
 
 
-class Block(Strict):
+class LayerBlock(Strict):
     """One layer of a list: its fields, what it takes and hands on, and what can be done with a model that has it."""
 
     #: Whether a later token depends on earlier ones alone, so that one can be generated after the other.

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
-from roofsim.spec.model.layers.forms import Block, Form, Sizes, divides, wants, widened
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, divides, wants, widened
 
 
-class Aggregate(Block):
+class AggregateBlock(LayerBlock):
     """What the neighbours of each node hold, summed (or averaged, or their maximum) along the edges: a sparse product."""
 
     main: ClassVar[str] = "function"
@@ -25,7 +25,7 @@ class Aggregate(Block):
         return taken
 
 
-class GraphAttention(Block):
+class GraphAttentionBlock(LayerBlock):
     """Attention over the neighbours of each node (GAT, arXiv 1710.10903): a score per edge and head, weighted sums."""
 
     main: ClassVar[str] = "num_heads"

@@ -9,14 +9,14 @@ from typing import ClassVar, Final, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
-from roofsim.spec.model.layers.forms import Block, Form, Sizes, WrongBlockError, divides, wants, widened
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
 
 MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
 #: Sizes that latent attention needs.
 _LATENT: Final = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
 
 
-class Attention(Block):
+class AttentionBlock(LayerBlock):
     """Self-attention: queries, keys and values, the kernel that the engine picks, the projection back; with its cache."""
 
     main: ClassVar[str] = "num_attention_heads"
@@ -76,7 +76,7 @@ class Attention(Block):
         return self.causal is not False
 
 
-class CrossAttention(Block):
+class CrossAttentionBlock(LayerBlock):
     """Attention whose keys and values are made of another tensor: what `memory` names."""
 
     main: ClassVar[str] = "num_attention_heads"
@@ -98,7 +98,7 @@ class CrossAttention(Block):
         return taken
 
 
-class Mlp(Block):
+class MlpBlock(LayerBlock):
     """A feed-forward layer: up (or gate and up), an activation, down."""
 
     main: ClassVar[str] = "intermediate_size"
@@ -120,7 +120,7 @@ class Mlp(Block):
         return taken
 
 
-class Experts(Block):
+class ExpertsBlock(LayerBlock):
     """A mixture of experts, with shared ones beside those that tokens choose."""
 
     splits_tensor: ClassVar[bool] = True
@@ -164,7 +164,7 @@ class Experts(Block):
         return taken
 
 
-class Mamba(Block):
+class MambaBlock(LayerBlock):
     """Mamba's mixer: projections around a convolution over time and a selective scan (arXiv 2312.00752)."""
 
     recurrent: ClassVar[bool] = True
@@ -187,7 +187,7 @@ class Mamba(Block):
         return taken
 
 
-class Mamba2(Block):
+class Mamba2Block(LayerBlock):
     """Mamba-2's mixer: heads with one decay each, whose scan is products in chunks (SSD, arXiv 2405.21060)."""
 
     main: ClassVar[str] = "num_heads"
@@ -214,7 +214,7 @@ class Mamba2(Block):
         return taken
 
 
-class DeltaNet(Block):
+class DeltaNetBlock(LayerBlock):
     """A layer of gated delta rules (arXiv 2412.06464), as Qwen3-Next has it."""
 
     splits_tensor: ClassVar[bool] = True
@@ -236,7 +236,7 @@ class DeltaNet(Block):
         return taken
 
 
-class Recurrent(Block):
+class RecurrentBlock(LayerBlock):
     """Layers of cells that go through a sequence token by token: one launch after the other."""
 
     main: ClassVar[str] = "hidden_size"

@@ -7,15 +7,45 @@ from typing import Any, Final, Literal, Self
 from roofsim.schema.base import ConfigDict, Field, model_validator
 from roofsim.spec.model.layers import blocks, graphs, mixers
 from roofsim.spec.model.layers.amounts import Amount
-from roofsim.spec.model.layers.forms import Block
+from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
 
 #: Blocks that need no field, and activations, as words.
 Word = Literal[
-    "layer_norm", "rms_norm", "batch_norm", "group_norm", "max_pool", "average_pool", "global_average", "upsample", "transpose",
-    "flatten", "mean", "last", "loss", "mamba", "aggregate", "relu", "relu6", "gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu",
-    "sigmoid", "tanh", "relu_squared", "hardswish", "hardsigmoid", "leaky_relu", "elu", "mish", "softplus", "exp", "softmax",
-]  # fmt: skip
+    "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "group_norm",
+    "max_pool",
+    "average_pool",
+    "global_average",
+    "upsample",
+    "transpose",
+    "flatten",
+    "mean",
+    "last",
+    "loss",
+    "mamba",
+    "aggregate",
+    "relu",
+    "relu6",
+    "gelu",
+    "gelu_new",
+    "gelu_tanh",
+    "quick_gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "relu_squared",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "softplus",
+    "exp",
+    "softmax",
+]
 #: Keys of a step that are no block.
 _BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace")
 
@@ -51,42 +81,42 @@ class Step(Strict):
         default=None, description="Kept results that are put beside, channel by channel."
     )
     # Blocks.
-    linear: blocks.Linear | Amount | None = None
-    conv: blocks.Conv | Amount | None = None
-    causal_conv: blocks.CausalConv | Amount | None = None
-    layer_norm: blocks.Norm | None = None
-    rms_norm: blocks.Norm | None = None
-    batch_norm: blocks.BatchNorm | None = None
-    group_norm: blocks.GroupNorm | Amount | None = None
-    activation: blocks.Pointwise | blocks.Activation | None = None
-    dropout: blocks.Dropout | float | None = None
-    max_pool: blocks.Pool | Amount | None = None
-    average_pool: blocks.Pool | Amount | None = None
-    adaptive_average: blocks.AdaptiveAverage | Amount | None = None
-    global_average: blocks.OfMaps | None = None
-    upsample: blocks.Upsample | Amount | None = None
-    squeeze_excite: blocks.SqueezeExcite | Amount | None = None
-    patches: blocks.Patches | None = None
-    transpose: blocks.Transpose | None = None
-    flatten: blocks.Flatten | None = None
-    mean: blocks.Positionless | None = None
-    last: blocks.Positionless | None = None
-    embedding: blocks.Embedding | None = None
-    attention: mixers.Attention | Amount | None = None
-    cross_attention: mixers.CrossAttention | None = None
-    mlp: mixers.Mlp | Amount | None = None
-    experts: mixers.Experts | None = None
-    mamba: mixers.Mamba | None = None
-    mamba2: mixers.Mamba2 | Amount | None = None
-    delta_net: mixers.DeltaNet | None = None
-    rnn: mixers.Recurrent | Amount | None = None
-    gru: mixers.Recurrent | Amount | None = None
-    lstm: mixers.Recurrent | Amount | None = None
-    aggregate: graphs.Aggregate | None = None
-    graph_attention: graphs.GraphAttention | Amount | None = None
-    logits: blocks.Logits | Amount | None = None
-    classifier: blocks.Classifier | Amount | None = None
-    loss: blocks.Loss | Literal["mse", "cross_entropy"] | None = None
+    linear: blocks.LinearBlock | Amount | None = None
+    conv: blocks.ConvBlock | Amount | None = None
+    causal_conv: blocks.CausalConvBlock | Amount | None = None
+    layer_norm: blocks.NormBlock | None = None
+    rms_norm: blocks.NormBlock | None = None
+    batch_norm: blocks.BatchNormBlock | None = None
+    group_norm: blocks.GroupNormBlock | Amount | None = None
+    activation: blocks.PointwiseBlock | blocks.Activation | None = None
+    dropout: blocks.DropoutBlock | float | None = None
+    max_pool: blocks.PoolBlock | Amount | None = None
+    average_pool: blocks.PoolBlock | Amount | None = None
+    adaptive_average: blocks.AdaptiveAverageBlock | Amount | None = None
+    global_average: blocks.OfMapsBlock | None = None
+    upsample: blocks.UpsampleBlock | Amount | None = None
+    squeeze_excite: blocks.SqueezeExciteBlock | Amount | None = None
+    patches: blocks.PatchesBlock | None = None
+    transpose: blocks.TransposeBlock | None = None
+    flatten: blocks.FlattenBlock | None = None
+    mean: blocks.PositionlessBlock | None = None
+    last: blocks.PositionlessBlock | None = None
+    embedding: blocks.EmbeddingBlock | None = None
+    attention: mixers.AttentionBlock | Amount | None = None
+    cross_attention: mixers.CrossAttentionBlock | None = None
+    mlp: mixers.MlpBlock | Amount | None = None
+    experts: mixers.ExpertsBlock | None = None
+    mamba: mixers.MambaBlock | None = None
+    mamba2: mixers.Mamba2Block | Amount | None = None
+    delta_net: mixers.DeltaNetBlock | None = None
+    rnn: mixers.RecurrentBlock | Amount | None = None
+    gru: mixers.RecurrentBlock | Amount | None = None
+    lstm: mixers.RecurrentBlock | Amount | None = None
+    aggregate: graphs.AggregateBlock | None = None
+    graph_attention: graphs.GraphAttentionBlock | Amount | None = None
+    logits: blocks.LogitsBlock | Amount | None = None
+    classifier: blocks.ClassifierBlock | Amount | None = None
+    loss: blocks.LossBlock | Literal["mse", "cross_entropy"] | None = None
 
     @model_validator(mode="after")
     def _check_one_block(self) -> Self:
@@ -126,18 +156,44 @@ class Step(Strict):
 #: Keys of steps that hold several layers, or that take kept results.
 COMPOSED: Final = ("repeat", "layers", "residual", "branches")
 TAKING: Final = ("add", "multiply", "concat")
-_BLOCKS: Final[dict[str, type[Block]]] = {
-    "linear": blocks.Linear, "conv": blocks.Conv, "causal_conv": blocks.CausalConv, "layer_norm": blocks.Norm,
-    "rms_norm": blocks.Norm, "batch_norm": blocks.BatchNorm, "group_norm": blocks.GroupNorm, "activation": blocks.Pointwise,
-    "dropout": blocks.Dropout, "max_pool": blocks.Pool, "average_pool": blocks.Pool, "adaptive_average": blocks.AdaptiveAverage,
-    "global_average": blocks.OfMaps, "upsample": blocks.Upsample, "squeeze_excite": blocks.SqueezeExcite,
-    "patches": blocks.Patches, "transpose": blocks.Transpose, "flatten": blocks.Flatten, "mean": blocks.Positionless,
-    "last": blocks.Positionless, "embedding": blocks.Embedding, "attention": mixers.Attention,
-    "cross_attention": mixers.CrossAttention, "mlp": mixers.Mlp, "experts": mixers.Experts, "mamba": mixers.Mamba,
-    "mamba2": mixers.Mamba2, "delta_net": mixers.DeltaNet, "rnn": mixers.Recurrent, "gru": mixers.Recurrent,
-    "lstm": mixers.Recurrent, "aggregate": graphs.Aggregate, "graph_attention": graphs.GraphAttention, "logits": blocks.Logits,
-    "classifier": blocks.Classifier, "loss": blocks.Loss,
-}  # fmt: skip
+_BLOCKS: Final[dict[str, type[LayerBlock]]] = {
+    "linear": blocks.LinearBlock,
+    "conv": blocks.ConvBlock,
+    "causal_conv": blocks.CausalConvBlock,
+    "layer_norm": blocks.NormBlock,
+    "rms_norm": blocks.NormBlock,
+    "batch_norm": blocks.BatchNormBlock,
+    "group_norm": blocks.GroupNormBlock,
+    "activation": blocks.PointwiseBlock,
+    "dropout": blocks.DropoutBlock,
+    "max_pool": blocks.PoolBlock,
+    "average_pool": blocks.PoolBlock,
+    "adaptive_average": blocks.AdaptiveAverageBlock,
+    "global_average": blocks.OfMapsBlock,
+    "upsample": blocks.UpsampleBlock,
+    "squeeze_excite": blocks.SqueezeExciteBlock,
+    "patches": blocks.PatchesBlock,
+    "transpose": blocks.TransposeBlock,
+    "flatten": blocks.FlattenBlock,
+    "mean": blocks.PositionlessBlock,
+    "last": blocks.PositionlessBlock,
+    "embedding": blocks.EmbeddingBlock,
+    "attention": mixers.AttentionBlock,
+    "cross_attention": mixers.CrossAttentionBlock,
+    "mlp": mixers.MlpBlock,
+    "experts": mixers.ExpertsBlock,
+    "mamba": mixers.MambaBlock,
+    "mamba2": mixers.Mamba2Block,
+    "delta_net": mixers.DeltaNetBlock,
+    "rnn": mixers.RecurrentBlock,
+    "gru": mixers.RecurrentBlock,
+    "lstm": mixers.RecurrentBlock,
+    "aggregate": graphs.AggregateBlock,
+    "graph_attention": graphs.GraphAttentionBlock,
+    "logits": blocks.LogitsBlock,
+    "classifier": blocks.ClassifierBlock,
+    "loss": blocks.LossBlock,
+}
 
 
 def as_block(kind: str, given: Any) -> Any:
@@ -160,4 +216,5 @@ def as_step(item: Any) -> Step:
     """
     if isinstance(item, Step):
         return item
-    return Step(**{item: {}}) if item in _BLOCKS else Step(activation=item)
+    given: dict[str, Any] = {item: {}} if item in _BLOCKS else {"activation": item}
+    return Step(**given)

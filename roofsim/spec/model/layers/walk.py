@@ -14,7 +14,7 @@ from roofsim.symbols import settled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from roofsim.spec.model.layers.forms import Block
+    from roofsim.spec.model.layers.forms import LayerBlock
     from roofsim.spec.model.layers.steps import Step
 
 #: Steps that a list written out is stopped at: more are a slip of the finger.
@@ -30,7 +30,7 @@ def every_step(items: Any) -> Iterator[Step]:
             yield from every_step(inner)
 
 
-def every_block(items: Any) -> Iterator[tuple[str, Block]]:
+def every_block(items: Any) -> Iterator[tuple[str, LayerBlock]]:
     """Iterate over the blocks of a list, each with its key."""
     for step in every_step(items):
         if step.block is not None:
