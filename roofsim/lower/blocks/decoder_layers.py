@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from roofsim.spec.model.transformer import DecoderModel
 
 
-def share(model: DecoderModel, shares: Shares) -> DecoderModel:
+def held_by_one(model: DecoderModel, shares: Shares) -> DecoderModel:
     """Return the model as one rank of a tensor group holds it; its width stays whole."""
     if model.expert_intermediate_size is not None and not one(shares.expert_width):
         model = model.model_copy(
@@ -59,6 +59,7 @@ class LayerKind:
     window: Real | None
     expert: bool
     recurrent: bool = False
+    turns: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class DecoderLayers:
         """Return the layers of a rank of a whole model."""
         whole = model.num_key_value_heads
         holders = 1.0 if whole is None else call.shares.of_heads(whole) * call.shares.tensor / whole
-        return cls(share(model, call.shares), call, layers, holders, causal)
+        return cls(held_by_one(model, call.shares), call, layers, holders, causal)
 
     @property
     def b(self) -> Builder:
@@ -200,8 +201,7 @@ class DecoderLayers:
                 assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
-                unturned = window is None and model.sliding_window is not None and not model.full_attention_rotates
-                (q, k, v), gate = self._projections(x, heads, None if unturned else shared.tables)
+                (q, k, v), gate = self._projections(x, heads, shared.tables if kind.turns else None)
                 attends = in_chunks if model.attention_chunks else attend
                 context = attends(layers, self.call, heads, q, k, v, mask)
                 context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
@@ -223,10 +223,7 @@ class DecoderLayers:
             for part, count in zip(flat, counts, strict=True)
         )
         if model.query_key_norm == "head":
-            q, k = (
-                layers.rms_norm(part, leaf, weight_form=model.normalization_weight)
-                for part, leaf in ((q, "query_norm"), (k, "key_norm"))
-            )
+            q, k = self._normed(q, k)
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
             q = rotate_part(layers, q, tables, share, Purpose.ROTATE_QUERY, form, joins=joins)
@@ -255,8 +252,12 @@ class DecoderLayers:
             k = layers.linear(x, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
         if model.query_key_norm == "full":
-            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
+            q, k = self._normed(q, k)
         return q, k, v, gate
+
+    def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        layers, form = self.layers, self.model.normalization_weight
+        return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
     def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:
         """Return what the feed-forward layer (or its experts) makes of ``[batch, length, width]``."""

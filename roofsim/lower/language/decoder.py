@@ -67,11 +67,10 @@ class _LanguageDecoder:
         Totals, and what each layer keeps, do not depend on the order.
         """
         window, every = self.model.sliding_window, self.model.full_attention_every
-        mixed = window is not None or self.model.delta_net is not None
-        full: Real = 0.0 if mixed else times
-        if mixed and every is not None:
-            full = floor(times / float(every))
-        other = "windowed" if self.model.delta_net is None else "recurrent"
+        full: Real = times
+        if self.model.mixes_layers:
+            full = 0.0 if every is None else floor(times / float(every))
+        other = "recurrent" if self.model.delta_net is not None else "rotated" if window is None else "windowed"
         x = self._repeated(x, shared, f"{other}_{name}", times - full, window, expert=expert, full=False)
         return self._repeated(x, shared, name, full, None, expert=expert)
 
@@ -88,7 +87,9 @@ class _LanguageDecoder:
     ) -> Tensor:
         if exactly(times, 0.0):
             return x
-        kind = LayerKind(window, expert, recurrent=not full and self.model.delta_net is not None)
+        model = self.model
+        turns = model.full_attention_rotates or not (full and model.mixes_layers)
+        kind = LayerKind(window, expert, recurrent=not full and model.delta_net is not None, turns=turns)
         with self.b.repeat(name, times):
             return self.b.carry(x, self._layer(x, shared, kind))
 
@@ -102,11 +103,15 @@ class _LanguageDecoder:
         attended = self.parts.attention(self.parts.norm(x, "attention_norm") if model.pre_norms else x, shared, kind)
         if model.post_norms:
             attended = self.parts.norm(attended, "attention_post_norm")
-        x = layers.add(attended, x)
+        x = layers.add(self._scaled(attended), x)
         result = self.parts.mlp(self.parts.norm(x, "mlp_norm") if model.pre_norms else x, expert=kind.expert)
         if model.post_norms:
             result = self.parts.norm(result, "mlp_post_norm")
-        return layers.add(result, x)
+        return layers.add(self._scaled(result), x)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Multiply what a sublayer adds by a constant, where the model does."""
+        return self.layers.pointwise("mul_scalar", x) if self.model.residual_scale else x
 
     def _parallel_layer(self, x: Tensor, shared: SharedInputs, kind: LayerKind) -> Tensor:
         layers = self.layers
