@@ -11,7 +11,6 @@ from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of,
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
 from roofsim.lower.blocks.heads import Heads
-from roofsim.lower.blocks.latent import latent_attention, latent_tables
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, any_above, ceil, exactly
@@ -124,6 +123,8 @@ class DecoderLayers:
         if model.position_embedding != "rotary":
             return None
         if model.attention == "mla":
+            from roofsim.lower.blocks.latent import latent_tables
+
             return latent_tables(self.layers, model, self.length, x)
         assert model.head_size is not None
         return rotary_tables(self.layers, self.length, model.head_size * model.rotary_fraction, x)
@@ -198,6 +199,8 @@ class DecoderLayers:
             x = enter(layers, x)
             mask = shared.mask if window is None else shared.window_mask
             if model.attention == "mla":
+                from roofsim.lower.blocks.latent import latent_attention
+
                 assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
