@@ -34,7 +34,7 @@ def compared_trace(evaluation: Evaluation, path: str | Path, stage: str | None =
     mapping = mapped(step, predicted_of(step, evaluation, stage))
     step_time = float(evaluation.step.step)
     shows = float(evaluation.step.breakdown.get("exposed_communication", 0.0))
-    return compared(mapping, step_time=step_time, exposed_communication=shows, remarks=_remarks(step, evaluation))
+    return compared(mapping, step_time=step_time, exposed_communication=shows, remarks=contradictions(step, evaluation))
 
 
 def trace_figures(
@@ -61,7 +61,7 @@ def trace_figures(
     return figures, tuple(notes)
 
 
-def _remarks(step: RecordedStep, evaluation: Evaluation) -> tuple[str, ...]:
+def contradictions(step: RecordedStep, evaluation: Evaluation) -> tuple[str, ...]:
     """Say where trace and scenario contradict each other: the card, the number of ranks."""
     resolved, said = evaluation.resolved, []
     if step.card and not is_named(resolved.gpu, step.card):

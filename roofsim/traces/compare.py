@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/trace-check/1"
 #: Names of kernels that are listed of those that no op fits.
 _UNMAPPED: Final = 12
+#: Share of measured seconds up to which a difference is rounding.
+_ROUNDING: Final = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +192,7 @@ class _Rows:
         for place in self.members:
             groups[key(self.mapping.ops[place])].append(place)
         rows = [self._row(names, places, reasons=reasons) for names, places in groups.items()]
-        return tuple(sorted(rows, key=lambda row: -abs(row.measured - row.predicted)))
+        return tuple(sorted(rows, key=_differs))
 
     def _row(self, names: tuple[str, ...], places: list[int], *, reasons: bool) -> ComparedRow:
         kernels = [one for place in places for one in self.members[place]]
@@ -264,6 +266,12 @@ class _Rows:
                 )
             )
         return tuple(sorted(rows, key=lambda row: -row.measured))
+
+
+def _differs(row: ComparedRow) -> tuple[float, float]:
+    """Order rows by their difference; those that are as predicted by their seconds."""
+    difference = abs(row.measured - row.predicted)
+    return -difference if difference > _ROUNDING * row.measured else 0.0, -row.measured
 
 
 def _unmapped(mapping: Mapping) -> dict[str, float]:

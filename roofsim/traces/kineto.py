@@ -87,6 +87,7 @@ def read_kineto(path: Path) -> RecordedStep:
         card=card,
         units=units,
         ranks=ranks if isinstance(ranks, int) else 0,
+        host=chosen.host[1] - chosen.host[0] if len(seen.steps) > 1 else 0.0,
         offset=chosen.start / MICROSECOND,
         notes=tuple(notes),
     )

@@ -133,6 +133,8 @@ class RecordedStep:
         Its streaming multiprocessors; 0 where unknown.
     ranks
         Ranks of the job; 0 where unknown.
+    host
+        Seconds from the host's mark of this step to that of the next; 0 where there are none.
     offset
         Microseconds of the file's clock at which the step begins.
     """
@@ -147,6 +149,7 @@ class RecordedStep:
     card: str = ""
     units: int = 0
     ranks: int = 0
+    host: float = 0.0
     offset: float = 0.0
     notes: tuple[str, ...] = ()
 
