@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from roofsim.traces.compare import TraceComparison, compared
-from roofsim.traces.mapping import ENOUGH, mapped
+from roofsim.traces.mapping import ENOUGH, Mapping, mapped
 from roofsim.traces.predicted import predicted_of
 from roofsim.traces.read import read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping as Mapping_
     from pathlib import Path
 
     from roofsim.evaluate import Evaluation
@@ -38,7 +38,7 @@ def compared_trace(evaluation: Evaluation, path: str | Path, stage: str | None =
 
 
 def trace_figures(
-    comparison: TraceComparison, known: Mapping[str, float], given: Mapping[str, float]
+    comparison: TraceComparison, known: Mapping_[str, float], given: Mapping_[str, float]
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Return the figures that a trace measures and nobody else did, and what to know of them.
 
@@ -46,19 +46,27 @@ def trace_figures(
     """
     step = comparison.mapping.step
     if not comparison.decides:
-        share = comparison.mapping.share
         return {}, (
-            f"No verdict: {100.0 * share:.1f} % of the device's time could be mapped to ops of the scenario, less than {100.0 * ENOUGH:.0f} %; "
-            "the trace seems to be of another model, other sizes, or another way to run it",
+            f"{no_verdict(comparison.mapping)}; the trace seems to be of another model, of other sizes, or run otherwise",
         )
     figures, notes = {}, []
     if _STEP in given:
-        notes.append(f"the trace's own step took {step.seconds:.4g} s, with the profiler on; step_time as it was given counts")
+        notes.append(
+            f"the trace's own step took {step.seconds:.4g} s, with the profiler on; step_time as it was given counts"
+        )
     else:
         figures[_STEP] = step.seconds
     if comparison.exposed > 0.0 and known.get(_EXPOSED, 0.0) > 0.0 and _EXPOSED not in given:
         figures[_EXPOSED] = comparison.exposed
     return figures, tuple(notes)
+
+
+def no_verdict(mapping: Mapping) -> str:
+    """Say that too little of a trace is mapped."""
+    share, heavy, least = (f"{100.0 * part:.1f} %" for part in (mapping.share, mapping.heavy, ENOUGH))
+    if mapping.share >= ENOUGH:
+        return f"No verdict: trace and scenario have {heavy} of their products and attention in common, less than {least}"
+    return f"No verdict: {share} of the device's time could be mapped to ops of the scenario, less than {least}"
 
 
 def contradictions(step: RecordedStep, evaluation: Evaluation) -> tuple[str, ...]:

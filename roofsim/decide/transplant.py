@@ -8,14 +8,14 @@ from roofsim.analyze.printed import Printed, flattened
 from roofsim.analyze.ratio import speedup_interval
 from roofsim.api import answer, resolve_document
 from roofsim.decide.changes import read_changes, with_changes
-from roofsim.decide.trace_check import contradictions
+from roofsim.decide.trace_check import contradictions, no_verdict
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.spec.settle.cards import Card, read_cards
 from roofsim.traces.carry import Carried, carried
-from roofsim.traces.mapping import ENOUGH, Mapping, mapped
+from roofsim.traces.mapping import Mapping, mapped
 from roofsim.traces.predicted import predicted_of
 from roofsim.traces.read import read_trace
 
@@ -117,7 +117,8 @@ def transplant(
     scenario
         What was run.
     source, target
-        Hardware as lists of cards name it: ``"a100"``, ``"8xh100"``, ``"a100{memory.bandwidth=2x}"``. Left out, it is the scenario's.
+        Hardware as lists of cards name it: ``"a100"``, ``"8xh100"``, ``"a100{memory.bandwidth=2x}"``. Left out:
+        the scenario's.
     changes
         What else differs on the target: ``{"parallel.tensor": 2}``, or texts as for ``--set``.
     stage
@@ -158,7 +159,9 @@ def transplant_document(
     """
     made = read_changes(changes, origins[2])
     if target is None and not made:
-        raise SpecError(Problem("expected the hardware to carry the trace to", Place(origins[1]), hint="For example h100."))
+        raise SpecError(
+            Problem("expected the hardware to carry the trace to", Place(origins[1]), hint="For example h100.")
+        )
     step = read_trace(trace)
     here = _on(document, source, origins[0])
     first = evaluate(resolve_document(here))
@@ -172,11 +175,7 @@ def transplant_document(
     if mapping.decides:
         moved = carried(mapping, predicted_of(step, second, stage), second)
     else:
-        notes.insert(
-            0,
-            f"No verdict: {100.0 * mapping.share:.1f} % of the device's time could be mapped to ops of the scenario, "
-            f"less than {100.0 * ENOUGH:.0f} %",
-        )
+        notes.insert(0, no_verdict(mapping))
     return Transplant(
         source=_label(before),
         target=", ".join((_label(after), *(change.text for change in made))),

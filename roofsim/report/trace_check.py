@@ -51,11 +51,12 @@ def headlines(answer: TraceComparison) -> list[str]:
     step = answer.mapping.step
     spread = "" if len(step.steps) < 2 else f", the median of {len(step.steps)} ({_ends(step.steps)})"
     name = f"{step.name}: " if step.name else ""
+    work = f"{words.count(len(step.kernels))} kernels, {words.seconds(step.busy)} of work on the device"
+    heavy = f", and {words.percent(answer.mapping.heavy)} of products and attention are in both"
+    needed = "" if answer.decides else f"; a verdict needs {words.percent(ENOUGH)} of each"
     lines = [
-        f"trace of {WRITERS[step.form]}: {name}{words.seconds(step.seconds)}{spread}, "
-        f"{words.count(len(step.kernels))} kernels, {words.seconds(step.busy)} of work on the device",
-        f"{words.percent(answer.mapping.share)} of that work is mapped to ops of the scenario"
-        + ("" if answer.decides else f", less than the {words.percent(ENOUGH)} that a verdict needs"),
+        f"trace of {WRITERS[step.form]}: {name}{words.seconds(step.seconds)}{spread}, {work}",
+        f"{words.percent(answer.mapping.share)} of that work is mapped to ops of the scenario{heavy}{needed}",
     ]
     lines += [f"note: {remark}" for remark in answer.remarks]
     if answer.unmapped and not answer.decides:
@@ -129,5 +130,7 @@ def trace_sentences(answer: TraceComparison) -> list[str]:
             lines.append(f"{row.name} takes {words.seconds(more)} more than predicted ({row.cause}): {row.why}.")
     late = sum(answer.gaps.get(name, 0.0) for name in ("launch", "synchronization", "between_steps"))
     if late > 0.05 * whole:
-        lines.append(f"The device waits {words.seconds(late)} of the step ({words.percent(late / whole)}) for its host.")
+        lines.append(
+            f"The device waits {words.seconds(late)} of the step ({words.percent(late / whole)}) for its host."
+        )
     return lines

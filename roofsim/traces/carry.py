@@ -161,7 +161,9 @@ class _Carrying:
             if op.key in known or not op.seconds:
                 continue
             facts = {"added": True, "op": op.name}
-            for stream, share in ((_MESSAGES, 1.0 - shows), (after.stream, shows)) if op.function else ((after.stream, 1.0),):
+            for stream, share in (
+                ((_MESSAGES, 1.0 - shows), (after.stream, shows)) if op.function else ((after.stream, 1.0),)
+            ):
                 if share > 0.0:
                     kernels.append(
                         RecordedKernel(
@@ -232,7 +234,9 @@ def _of_own(mapping: Mapping, there: Sequence[PredictedOp], evaluation: Evaluati
     laid = replayed(base, [seconds for _, seconds in pieces])
     known = {op.key: op.seconds for op in there}
     factors = {
-        place: known.get(mapping.ops[place].key, 0.0) / mapping.ops[place].seconds if mapping.ops[place].seconds else 1.0
+        place: known.get(mapping.ops[place].key, 0.0) / mapping.ops[place].seconds
+        if mapping.ops[place].seconds
+        else 1.0
         for place in set(mapping.places)
         if place >= 0
     }

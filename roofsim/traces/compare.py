@@ -121,6 +121,7 @@ class TraceComparison:
             "steps": list(step.steps),
             "device": step.card,
             "mapped": self.mapping.share,
+            "products_in_common": self.mapping.heavy,
             "verdict": self.decides,
             "busy": step.busy,
             "predicted_step_time": self.step_time,

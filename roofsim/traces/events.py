@@ -20,6 +20,8 @@ LONGEST_VALUE: Final = 2**26
 MOST_EVENTS: Final = 50_000_000
 _EVENTS: Final = "traceEvents"
 _BLANK: Final = " \t\r\n"
+#: What stands behind a value.
+_BEHIND: Final = (",", "]", "}", ":", *_BLANK)
 _GZIP: Final = b"\x1f\x8b"
 _WAY_OUT: Final = "Export it again, and let the program end its profiler before it exits."
 
@@ -132,7 +134,7 @@ class EventReader:
                 self._go_on(error, size)
                 size *= 2
                 continue
-            if end == len(self._text) and not self._ended:  # a number may go on
+            if not self._ended and self._text[end : end + 1] not in _BEHIND:  # a number that may go on
                 self._more(size)
                 size *= 2
                 continue
@@ -152,8 +154,9 @@ class EventReader:
             raise self._wrong(f"{what} is longer than {LONGEST_VALUE} characters, or no JSON") from None
         if not isinstance(error, json.JSONDecodeError):
             raise self._wrong(f"{what} has a number of too many digits") from None
+        left = len(self._text) - error.pos
         if self._ended or not self._more(size):
-            if error.pos >= len(self._text) - 1 or error.msg.startswith("Unterminated"):
+            if left <= 1 or error.msg.startswith("Unterminated"):
                 raise self._wrong(f"is cut off in {what}") from None
             raise self._wrong(f"{what} is no JSON: {error.msg}", "") from None
 

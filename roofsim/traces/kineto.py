@@ -13,7 +13,16 @@ from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.traces.classes import class_of, function_of
 from roofsim.traces.events import EventReader
-from roofsim.traces.recorded import COLLECTIVE, COPY, KERNEL, TRANSFER, HostWait, RecordedKernel, RecordedMessage, RecordedStep
+from roofsim.traces.recorded import (
+    COLLECTIVE,
+    COPY,
+    KERNEL,
+    TRANSFER,
+    HostWait,
+    RecordedKernel,
+    RecordedMessage,
+    RecordedStep,
+)
 from roofsim.traces.steps import Marked, choose
 from roofsim.traces.threads import STEP, Callers, Range, callers_of
 from roofsim.units import parse
@@ -41,9 +50,7 @@ _WIDTHS: Final = {
     "BFloat16": 2, "Half": 2, "Float": 4, "Double": 8, "Int": 4, "Long": 8, "Byte": 1, "Char": 1, "Bool": 1, "Short": 2,
     "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1,
 }  # fmt: skip
-_NO_KERNELS: Final = (
-    "Profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU; roofsim compares kernels."
-)
+_NO_KERNELS: Final = "Profile on a machine with a GPU, with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]."
 
 
 @dataclass
@@ -124,7 +131,9 @@ def _first_reading(path: Path) -> _Seen:
             start, seconds = _times(event, path)
             seen.steps.append(Marked(name=marked[0], start=start, end=start + seconds))
         if kept > _MOST_KERNELS:
-            raise SpecError(Problem(f"has more than {_MOST_KERNELS} kernels", Place(str(path)), hint="Profile fewer steps."))
+            raise SpecError(
+                Problem(f"has more than {_MOST_KERNELS} kernels", Place(str(path)), hint="Profile fewer steps.")
+            )
     seen.beside = reader.beside
     return seen
 
@@ -246,14 +255,14 @@ class _Step:
         place: int,
         event: dict[str, Any],
         callers: dict[int, Callers],
-        by_external: dict[int | None, Range],
+        by_external: dict[int, Range],
         modules: dict[int, str],
     ) -> RecordedKernel:
         args, name = _args(event), str(event.get("name", ""))
         start, seconds = _times(event, self.path)
         correlation = _number(args, "correlation")
         own = callers.get(-1 if correlation is None else correlation, Callers())
-        if own.operator is None and (outer := by_external.get(_number(args, "External id", "external id"))):
+        if own.operator is None and (outer := by_external.get(_number(args, "External id", "external id") or 0)):
             own = Callers((*own.ranges, outer))
         operator, launch = own.operator, self.launches.get(-1 if correlation is None else correlation)
         sequence = own.sequence

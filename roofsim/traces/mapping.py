@@ -63,9 +63,21 @@ class Mapping:
         return known / self.step.busy if self.step.busy else 0.0
 
     @property
+    def heavy(self) -> float:
+        """Share of products, convolutions and attention that trace and scenario have in common, by seconds of either.
+
+        The other kernels of two models are much alike: these are not.
+        """
+        rows = zip(self.step.kernels, self.places, self.kinds, strict=True)
+        recorded = [(one.seconds, place >= 0) for one, place, kind in rows if kind in ANCHORS]
+        seen = {one for place in set(self.places) for one in (place, *self.parts.get(place, ()))}
+        predicted = [(op.seconds, place in seen) for place, op in enumerate(self.ops) if op.kind in ANCHORS]
+        return min(_share(recorded), _share(predicted))
+
+    @property
     def decides(self) -> bool:
         """Whether enough is mapped for a verdict."""
-        return self.share >= ENOUGH
+        return self.share >= ENOUGH and self.heavy >= ENOUGH
 
     def members(self) -> dict[int, list[RecordedKernel]]:
         """Return the kernels of each op that has any."""
@@ -242,6 +254,11 @@ class _Finder:
         """Map some kernels to some ops in order, where there are more or fewer of one than of the other."""
         for number, place in enumerate(recorded if predicted else []):
             self.places[place] = predicted[number * len(predicted) // len(recorded)]
+
+
+def _share(seconds: Sequence[tuple[float, bool]]) -> float:
+    whole = sum(one for one, _ in seconds)
+    return sum(one for one, known in seconds if known) / whole if whole else 1.0
 
 
 def _kind(kernel: RecordedKernel) -> str:

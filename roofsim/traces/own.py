@@ -58,7 +58,9 @@ def read_own(path: Path) -> RecordedStep:
     if not lanes or not isinstance(seconds, int | float) or not 0.0 < seconds < math.inf:
         raise SpecError(Problem("holds no step of roofsim's", Place(str(path))))
     busiest = max(lanes, key=lambda lane: sum(one.seconds for one in lanes[lane] if one.sort != WAIT))
-    several = [f"the trace has {len(lanes)} stages; the one that works longest is read: {busiest}"] if len(lanes) > 1 else []
+    several = (
+        [f"the trace has {len(lanes)} stages; the one that works longest is read: {busiest}"] if len(lanes) > 1 else []
+    )
     return RecordedStep(
         source=str(path),
         form="roofsim",

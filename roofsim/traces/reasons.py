@@ -27,6 +27,11 @@ _ALIKE, _CLOCK = 0.10, 1.06
 _MANY, _LONG = 6, 10e-6
 #: A last wave of blocks that is filled to less, behind so few full ones, is felt.
 _TAIL, _FEW_WAVES = 0.75, 6
+#: Reasons of work that no kernel does.
+_OF_SORTS: Final = {
+    COLLECTIVE: ("wait", "waits for other ranks, or its links are slower than assumed"),
+    TRANSFER: ("copy", "copies to or from the host take longer than assumed"),
+}
 #: Kernels against those that are predicted, from which an op counts as cut into pieces.
 _PIECES: Final = 1.5
 
@@ -50,7 +55,12 @@ def clock_factor(mapping: Mapping) -> float | None:
 
 
 def reason(
-    kernels: Sequence[RecordedKernel], ops: Sequence[PredictedOp], step: RecordedStep, *, gap: float, clock: float | None
+    kernels: Sequence[RecordedKernel],
+    ops: Sequence[PredictedOp],
+    step: RecordedStep,
+    *,
+    gap: float,
+    clock: float | None,
 ) -> tuple[str, str]:
     """Return why kernels take longer than predicted, in a word of `CAUSES` and a sentence; empty where they do not."""
     measured, predicted = sum(one.seconds for one in kernels), sum(op.seconds for op in ops)
@@ -59,10 +69,8 @@ def reason(
     if measured < _SLOWER * predicted or measured - predicted < _MATTERS * step.seconds:
         return "", ""
     sorts = {one.sort for one in kernels}
-    if sorts == {COLLECTIVE}:
-        return "wait", "waits for other ranks, or its links are slower than assumed"
-    if sorts == {TRANSFER}:
-        return "copy", "copies to or from the host take longer than assumed"
+    if len(sorts) == 1 and (only := next(iter(sorts))) in _OF_SORTS:
+        return _OF_SORTS[only]
     expected = sum(op.launches for op in ops)
     if expected and len(kernels) >= _PIECES * expected:
         copies = sum(one.sort == COPY for one in kernels)
@@ -74,9 +82,7 @@ def reason(
     return _of_kernel(kernels, ops, step)
 
 
-def _of_kernel(
-    kernels: Sequence[RecordedKernel], ops: Sequence[PredictedOp], step: RecordedStep
-) -> tuple[str, str]:
+def _of_kernel(kernels: Sequence[RecordedKernel], ops: Sequence[PredictedOp], step: RecordedStep) -> tuple[str, str]:
     if ops[0].kind in (Kind.MATMUL, Kind.CONVOLUTION) and (said := _tail(kernels, step.units)):
         return "tile", said
     measured, roofline = sum(one.seconds for one in kernels), sum(op.roofline for op in ops)

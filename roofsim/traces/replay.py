@@ -1,8 +1,8 @@
 """Lay a recorded step out again with other seconds per kernel: what waited for a kernel still does, and the host is as it was.
 
-A kernel begins when the kernel before it on its stream has ended, when its launch has reached the device, and when a kernel of another
-stream that it waited for has ended: whichever is last, and as long behind it as it was recorded. A host that waits for the device goes
-on when that is done. With the recorded seconds all of it comes out as it was.
+A kernel begins when the kernel before it on its stream has ended, when its launch has reached the device, and when a kernel of
+another stream that it waited for has ended: whichever is last, and as long behind it as it was recorded. A host that waits for the
+device goes on when that is done. With the recorded seconds all of it comes out as it was.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ class _Replay:
         self.starts = [kernel.start for kernel in step.kernels]
         self.before = self._before()
         self.latency = min(
-            (one.start - one.launched for one in step.kernels if one.launched is not None and one.start >= one.launched),
+            (
+                one.start - one.launched
+                for one in step.kernels
+                if one.launched is not None and one.start >= one.launched
+            ),
             default=0.0,
         )
         self.by_end = sorted(range(len(self.kernels)), key=lambda place: self.kernels[place].end)
@@ -124,7 +128,7 @@ class _Replay:
         return None
 
     def _step(self, old: float, new: float) -> float:
-        """Return the seconds of the step: until its last kernel, and as long behind it as recorded; at least what the host needs."""
+        """Return the seconds of the step: to its last kernel, and as long behind it as recorded; at least the host's."""
         whole = self.step.seconds
         host = min(max(self.step.host - self.waited, 0.0), whole) if self.step.host else 0.0
         if whole - old <= _PROMPT or not any(one.launched is not None for one in self.kernels):

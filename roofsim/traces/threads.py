@@ -85,9 +85,7 @@ class Callers:
         return "forward" if known else ""
 
 
-def callers_of(
-    ranges: Iterable[tuple[Any, Range]], launches: Iterable[tuple[Any, float, int]]
-) -> dict[int, Callers]:
+def callers_of(ranges: Iterable[tuple[Any, Range]], launches: Iterable[tuple[Any, float, int]]) -> dict[int, Callers]:
     """Return what was running at each launch.
 
     Parameters

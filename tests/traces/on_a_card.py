@@ -16,12 +16,12 @@ DATA = Path(__file__).parent / "data"
 #: Rates of the imaginary card.
 FLOPS, BANDWIDTH, FLOOR = 50e12, 0.6e12, 2.0
 VIEWS = (
-    "empty", "empty_strided", "empty_like", "as_strided", "view", "transpose", "t", "expand", "reshape", "resolve_conj", "to", "_to_copy",
-    "detach", "item", "_local_scalar_dense", "slice", "narrow", "select", "unsqueeze", "result_type", "resize_", "_reshape_alias",
-    "_unsafe_view", "split", "alias", "zeros", "dropout", "layer_norm", "linear", "matmul", "scaled_dot_product_attention", "permute",
-    "contiguous", "lift_fresh", "squeeze", "expand_as", "zero_", "zeros_like", "ones_like", "new_zeros", "new_empty", "is_nonzero",
-    "cross_entropy_loss", "log_softmax", "nll_loss_nd", "nll_loss", "chunk", "unbind", "slice_backward", "embedding_backward", "view_as",
-    "diff", "all", "arange", "detach_",
+    "empty", "empty_strided", "empty_like", "as_strided", "view", "transpose", "t", "expand", "reshape", "resolve_conj",
+    "to", "_to_copy", "detach", "item", "_local_scalar_dense", "slice", "narrow", "select", "unsqueeze", "result_type",
+    "resize_", "_reshape_alias", "_unsafe_view", "split", "alias", "zeros", "dropout", "layer_norm", "linear", "matmul",
+    "scaled_dot_product_attention", "permute", "contiguous", "lift_fresh", "squeeze", "expand_as", "zero_", "zeros_like",
+    "ones_like", "new_zeros", "new_empty", "is_nonzero", "cross_entropy_loss", "log_softmax", "nll_loss_nd", "nll_loss",
+    "chunk", "unbind", "slice_backward", "embedding_backward", "view_as", "diff", "all", "arange", "detach_",
 )  # fmt: skip
 PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1)}
 
@@ -82,7 +82,9 @@ def _inside(event, computing):
     """Tell whether an operator is part of one that computes: on a card that is one kernel."""
     place = bisect_right(computing, event["ts"], key=lambda one: one["ts"]) - 1
     around = computing[place] if place >= 0 else event
-    return event is not around and event["cat"] == "cpu_op" and event["ts"] + event["dur"] <= around["ts"] + around["dur"]
+    return (
+        event is not around and event["cat"] == "cpu_op" and event["ts"] + event["dur"] <= around["ts"] + around["dur"]
+    )
 
 
 def on_a_card(name, *, slow=lambda _operator: 1.0, old=False, host=0.02):
