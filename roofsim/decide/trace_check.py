@@ -65,7 +65,9 @@ def no_verdict(mapping: Mapping) -> str:
     """Say that too little of a trace is mapped."""
     share, heavy, least = (f"{100.0 * part:.1f} %" for part in (mapping.share, mapping.heavy, ENOUGH))
     if mapping.share >= ENOUGH:
-        return f"No verdict: trace and scenario have {heavy} of their products and attention in common, less than {least}"
+        return (
+            f"No verdict: trace and scenario have {heavy} of their products and attention in common, less than {least}"
+        )
     return f"No verdict: {share} of the device's time could be mapped to ops of the scenario, less than {least}"
 
 

@@ -10,7 +10,10 @@ from roofsim.graph.base import Kind
 
 #: Operators of PyTorch, without their namespace -> class. The first pattern that fits counts.
 _OPERATORS: Final = (
-    (Kind.ATTENTION, r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flash_attn|fmha|flex_attention"),
+    (
+        Kind.ATTENTION,
+        r"scaled_dot_product|flash_attention|efficient_attention|cudnn_attention|flash_attn|fmha|flex_attention",
+    ),
     (Kind.OPTIMIZER, r"_fused_adam|_fused_sgd|_fused_adagrad"),
     (Kind.CONVOLUTION, r"conv(olution)?(?!ert)|slow_conv|mkldnn_conv"),
     (Kind.MATMUL, r"mm\b|mm_|addmv|linear|matmul|_scaled_mm|_grouped_mm|bmm|addbmm|einsum|mv\b|dot\b"),
@@ -24,19 +27,34 @@ _OPERATORS: Final = (
     (Kind.POOLING, r"pool"),
     (Kind.RESIZE, r"upsample|interpolate|grid_sampl"),
     (Kind.SCAN, r"cumsum|cumprod|scan"),
-    (Kind.COPY, r"copy_|contiguous|clone|cat\b|stack\b|_to_copy|transpose_copy|(?<!masked_)fill_|zero_|zeros|pad\b|roll\b|repeat"),
+    (
+        Kind.COPY,
+        r"copy_|contiguous|clone|cat\b|stack\b|_to_copy|transpose_copy|(?<!masked_)fill_|zero_|zeros|pad\b|roll\b|repeat",
+    ),
     (Kind.REDUCTION, r"sum\b|mean\b|amax|amin|max\b|min\b|norm\b|var\b|std\b|logsumexp|any\b|all\b|prod\b"),
-)  # fmt: skip
+)
 #: Names of kernels -> class.
 _KERNELS: Final = (
-    (Kind.COLLECTIVE, r"^nccl|^rccl|ncclDevKernel|ncclKernel|nvshmem|all_?reduce_(one|two)_?(shot|stage)|cross_device_reduce"),
+    (
+        Kind.COLLECTIVE,
+        r"^nccl|^rccl|ncclDevKernel|ncclKernel|nvshmem|all_?reduce_(one|two)_?(shot|stage)|cross_device_reduce",
+    ),
     (Kind.ATTENTION, r"flash_(fwd|bwd)|flash|fmha|attention|attn_fwd|attn_bwd|mha_|paged_attn"),
     (Kind.OPTIMIZER, r"multi_tensor_apply|adam|FusedOptimizer|lamb_|sgd_momentum"),
-    (Kind.CONVOLUTION, r"conv|wgrad|dgrad|winograd|implicit_gemm|xmma_fprop|cudnn.*(fprop|engine)|im2col|nchwToNhwc|nhwcToNchw"),
-    (Kind.MATMUL, r"gemm|gemv|cutlass|nvjet|cublas|xmma|Cijk_|splitK|matmul|_mm_|dot_kernel|s16816|s884|s1688|h884|wgmma|mul_mat"),
+    (
+        Kind.CONVOLUTION,
+        r"conv|wgrad|dgrad|winograd|implicit_gemm|xmma_fprop|cudnn.*(fprop|engine)|im2col|nchwToNhwc|nhwcToNchw",
+    ),
+    (
+        Kind.MATMUL,
+        r"gemm|gemv|cutlass|nvjet|cublas|xmma|Cijk_|splitK|matmul|_mm_|dot_kernel|s16816|s884|s1688|h884|wgmma|mul_mat",
+    ),
     (Kind.SOFTMAX, r"softmax"),
     (Kind.LOSS, r"cross_entropy|nll_loss|cunn_SpatialClassNLL"),
-    (Kind.NORMALIZATION, r"(layer|batch|group|rms)_?norm|bn_(fw|bw)|GammaBeta|ComputeInternalGradients|RowwiseMoments|cuCompute"),
+    (
+        Kind.NORMALIZATION,
+        r"(layer|batch|group|rms)_?norm|bn_(fw|bw)|GammaBeta|ComputeInternalGradients|RowwiseMoments|cuCompute",
+    ),
     (Kind.DROPOUT, r"dropout"),
     (Kind.EMBEDDING, r"embedding"),
     (Kind.SORT, r"sort|topk|RadixSelect"),
@@ -47,7 +65,7 @@ _KERNELS: Final = (
     (Kind.REDUCTION, r"reduce_kernel|reduction|triton_red|triton_per|sum_kernel"),
     (Kind.COPY, r"copy|Cat(Array|Batched)|transpose|fill|memset|memcpy|FillFunctor"),
     (Kind.ELEMENTWISE, r"elementwise|triton_poi|triton|pointwise|activation|gelu|silu|relu|mul|add|functor"),
-)  # fmt: skip
+)
 _FOR_OPERATORS: Final = tuple((kind, re.compile(text)) for kind, text in _OPERATORS)
 _FOR_KERNELS: Final = tuple((kind, re.compile(text, re.IGNORECASE)) for kind, text in _KERNELS)
 #: Classes whose kernels order everything else: few, long, and each with FLOPs of its own.
@@ -55,7 +73,14 @@ ANCHORS: Final = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION})
 #: Class of a kernel -> classes of ops that frameworks make of several kernels, of which it may be one.
 PART_OF: Final[dict[Kind, tuple[Kind, ...]]] = {
     Kind.ELEMENTWISE: (
-        Kind.CAST, Kind.DROPOUT, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS, Kind.COPY, Kind.REDUCTION, Kind.EMBEDDING,
+        Kind.CAST,
+        Kind.DROPOUT,
+        Kind.NORMALIZATION,
+        Kind.SOFTMAX,
+        Kind.LOSS,
+        Kind.COPY,
+        Kind.REDUCTION,
+        Kind.EMBEDDING,
         Kind.ATTENTION,
     ),
     Kind.COPY: (Kind.CAST, Kind.ELEMENTWISE, Kind.EMBEDDING, Kind.GATHER, Kind.ATTENTION, Kind.REDUCTION),
@@ -71,7 +96,7 @@ PART_OF: Final[dict[Kind, tuple[Kind, ...]]] = {
     Kind.SCAN: (Kind.SORT, Kind.ELEMENTWISE, Kind.REDUCTION),
     Kind.POOLING: (Kind.REDUCTION, Kind.ELEMENTWISE),
     Kind.RESIZE: (Kind.ELEMENTWISE, Kind.COPY),
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=8192)

@@ -47,9 +47,21 @@ _MOST_KERNELS: Final = 8_000_000
 _LOOKED_AT: Final = 10_000
 #: PyTorch's names of types -> bytes of an element.
 _WIDTHS: Final = {
-    "BFloat16": 2, "Half": 2, "Float": 4, "Double": 8, "Int": 4, "Long": 8, "Byte": 1, "Char": 1, "Bool": 1, "Short": 2,
-    "Float8_e4m3fn": 1, "Float8_e5m2": 1, "Float8_e4m3fnuz": 1, "Float8_e5m2fnuz": 1,
-}  # fmt: skip
+    "BFloat16": 2,
+    "Half": 2,
+    "Float": 4,
+    "Double": 8,
+    "Int": 4,
+    "Long": 8,
+    "Byte": 1,
+    "Char": 1,
+    "Bool": 1,
+    "Short": 2,
+    "Float8_e4m3fn": 1,
+    "Float8_e5m2": 1,
+    "Float8_e4m3fnuz": 1,
+    "Float8_e5m2fnuz": 1,
+}
 _NO_KERNELS: Final = "Profile on a machine with a GPU, with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]."
 
 
@@ -79,7 +91,7 @@ def read_kineto(path: Path) -> RecordedStep:
     notes = list(chosen.notes)
     if len(seen.kernels) > 1:
         notes.append(f"the trace has {len(seen.kernels)} devices; the one with most work is read: {device}")
-    kernels, waits = _Step(path, device, chosen.correlations, chosen.start, chosen.host).read()
+    kernels, waits = _OneStep(path, device, chosen.correlations, chosen.start, chosen.host).read()
     card, units = _card(seen.beside, device)
     world = seen.beside.get("distributedInfo")
     ranks = world.get("world_size", 0) if isinstance(world, dict) else 0
@@ -172,7 +184,7 @@ def _card(beside: dict[str, Any], device: Any) -> tuple[str, int]:
     return str(own.get("name", "")), units if isinstance(units, int) else 0
 
 
-class _Step:
+class _OneStep:
     """The second reading: what belongs to one step on one device."""
 
     def __init__(
@@ -313,7 +325,7 @@ def _message(name: str, args: dict[str, Any], callers: tuple[str, ...]) -> Recor
         return None
     said = str(args.get("Collective name", ""))
     texts: Iterator[str] = iter((said, name, *reversed(callers)))
-    function = next((found for text in texts if (found := function_of(text))), "")
+    function = next((named for text in texts if (named := function_of(text))), "")
     into, out = (_number(args, key) for key in ("In msg nelems", "Out msg nelems"))
     width = _WIDTHS.get(str(args.get("dtype", "")))
     elements = None if into is None else max(into, out or 0)

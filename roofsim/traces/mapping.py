@@ -145,14 +145,14 @@ class _Finder:
         pairs = aligned(recorded, predicted)
         matched = [([call], [target]) for call, target in enumerate(pairs.tolist()) if target >= 0]
         ranks = {place: rank for rank, place in enumerate(self.order)}
-        found = []
+        anchors = []
         for own, targets in (*matched, *summed(recorded, predicted, pairs)):
             first, *others = (chosen[target] for target in targets)
             self.parts |= {first: tuple(others)} if others else {}
             for place in (place for call in own for place in calls[call]):
                 self.places[place] = first
-            found.append((ranks[calls[own[-1]][-1]], first))
-        return sorted(found)
+            anchors.append((ranks[calls[own[-1]][-1]], first))
+        return sorted(anchors)
 
     def _calls(self) -> list[list[int]]:
         """Return the kernels of each call of a heavy operator: those that it launches together are one op."""
@@ -268,8 +268,8 @@ def _kind(kernel: RecordedKernel) -> str:
         return str(Kind.HOST_TRANSFER)
     if kernel.sort == COPY:
         return str(Kind.COPY)
-    found = class_of(kernel.name, kernel.operator)
-    return "" if found is None else str(found)
+    kind = class_of(kernel.name, kernel.operator)
+    return "" if kind is None else str(kind)
 
 
 def _launch(kernel: RecordedKernel) -> tuple[float, float]:

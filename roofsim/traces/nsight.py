@@ -241,7 +241,7 @@ class _Export:
         around, launch = callers.get(one.correlation, Callers()), launches.get(one.correlation)
         operator = around.operator
         texts = (one.name, *reversed(around.names))
-        function = next((found for text in texts if (found := function_of(text))), "")
+        function = next((named for text in texts if (named := function_of(text))), "")
         return RecordedKernel(
             name=one.name,
             sort=one.sort,

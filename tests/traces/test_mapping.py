@@ -25,23 +25,23 @@ def recorded(tmp_path, name, **how):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_kernels_of_transformers_find_their_ops(tmp_path, name):
     step = read_trace(recorded(tmp_path, name))
-    found = mapped(step, predicted_ops(evaluation_of(SCENARIOS[name])))
-    assert found.share > 0.99
-    for kernel, place in zip(step.kernels, found.places, strict=True):
+    mapping = mapped(step, predicted_ops(evaluation_of(SCENARIOS[name])))
+    assert mapping.share > 0.99
+    for kernel, place in zip(step.kernels, mapping.places, strict=True):
         if place >= 0:
-            assert found.ops[place].phase == kernel.phase
-            assert kernel.operator != "aten::mm" or found.ops[place].kind == "matmul"
+            assert mapping.ops[place].phase == kernel.phase
+            assert kernel.operator != "aten::mm" or mapping.ops[place].kind == "matmul"
     # Every product of the model is seen, alone or as a part of a fused one.
-    products = {place for place, op in enumerate(found.ops) if op.kind == "matmul"}
-    parts = {one for leader in found.parts for one in found.parts[leader]}
-    assert products <= {*found.places, *parts}
+    products = {place for place, op in enumerate(mapping.ops) if op.kind == "matmul"}
+    parts = {one for leader in mapping.parts for one in mapping.parts[leader]}
+    assert products <= {*mapping.places, *parts}
 
 
 def test_projections_that_the_framework_fuses_are_one(tmp_path):
-    found = mapped(read_trace(recorded(tmp_path, "gpt2")), predicted_ops(evaluation_of(GPT2)))
-    names = {found.ops[place].name.split(".")[2] for place in found.parts if found.ops[place].phase == "forward"}
+    mapping = mapped(read_trace(recorded(tmp_path, "gpt2")), predicted_ops(evaluation_of(GPT2)))
+    names = {mapping.ops[place].name.split(".")[2] for place in mapping.parts if mapping.ops[place].phase == "forward"}
     assert names == {"query"}
-    three = [found.ops[one].name for one in found.parts[next(iter(sorted(found.parts)))]]
+    three = [mapping.ops[one].name for one in mapping.parts[next(iter(sorted(mapping.parts)))]]
     assert three == ["layers.self_attention.key.matmul", "layers.self_attention.value.matmul"]
 
 
@@ -68,12 +68,12 @@ def test_what_is_made_slower_is_found(tmp_path, operator, group):
     plain = mapped(read_trace(recorded(tmp_path, "llama")), ops)
     slow = mapped(read_trace(recorded(tmp_path, "llama", slow=lambda name: 3.0 if name == operator else 1.0)), ops)
 
-    def seconds(found):
+    def seconds(mapping):
         return sum(
             kernel.seconds
-            for place, kernels in found.members().items()
+            for place, kernels in mapping.members().items()
             for kernel in kernels
-            if found.ops[place].group == group and found.ops[place].phase == "forward"
+            if mapping.ops[place].group == group and mapping.ops[place].phase == "forward"
         )
 
     assert seconds(slow) == pytest.approx(3.0 * seconds(plain))
@@ -86,12 +86,12 @@ def test_each_op_of_a_predicted_step_is_found_again(tmp_path):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(kineto_of(ops)))
     step = read_trace(path)
-    found = mapped(step, ops)
-    assert found.share == 1.0
+    mapping = mapped(step, ops)
+    assert mapping.share == 1.0
     by_class: dict[str, float] = {}
-    for place, kernels in found.members().items():
-        group = found.ops[place].group
-        by_class[group] = by_class.get(group, 0.0) + sum(one.seconds for one in kernels) - found.seconds(place)
+    for place, kernels in mapping.members().items():
+        group = mapping.ops[place].group
+        by_class[group] = by_class.get(group, 0.0) + sum(one.seconds for one in kernels) - mapping.seconds(place)
     assert all(abs(by_class[group]) < 1e-9 for group in ("matmul", "attention", "optimizer", "normalization"))
 
 
