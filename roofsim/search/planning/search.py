@@ -152,7 +152,9 @@ class Searcher:
             if len(family):
                 hopeful.append(Pairs(family, some[row], known.least[family, row]))
         if hopeful:
-            columns = (np.concatenate([getattr(one, name) for one in hopeful]) for name in ("families", "rows", "bounds"))
+            columns = (
+                np.concatenate([getattr(one, name) for one in hopeful]) for name in ("families", "rows", "bounds")
+            )
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
