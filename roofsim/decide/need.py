@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/need/1"
 #: Multiples of the scenario's GPUs that are tried.
 MULTIPLES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+#: A figure that is a whole number of stacks but for rounding takes no stack more.
+_ROUNDING: Final = 1e-9
 REACHES, UNDECIDED, MISSES = "reaches", "undecided", "misses"
 
 
@@ -252,7 +255,17 @@ def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str,
     resources["memory_capacity"] = Needed(
         factor=peak / capacity if met else None, value=peak, unit="B", floor=step, floor_bound=bound
     )
+    memory = evaluation.resolved.gpu.memory
+    for name, whole in (("memory_bandwidth", memory.bandwidth), ("memory_capacity", memory.capacity)):
+        resources[name] = replace(resources[name], stacks=_stacks(resources[name].value, whole, memory.stacks))
     return resources
+
+
+def _stacks(value: float | None, whole: float, count: int | None) -> tuple[int, int] | None:
+    """Return the whole stacks of a card's own kind that have so much together, and those that it has."""
+    if value is None or count is None:
+        return None
+    return max(math.ceil(value / (whole / count) * (1.0 - _ROUNDING)), 1), count
 
 
 def _stated(resolved: Resolved) -> dict[str, tuple[float | None, str]]:

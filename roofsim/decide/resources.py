@@ -45,6 +45,8 @@ class Needed:
         Seconds of the step with a million times as much.
     floor_bound
         What most of that waits for.
+    stacks
+        Of memory: the stacks that the figure takes, whole ones, and those that the card has; None where it does not state them.
     """
 
     factor: float | None
@@ -52,6 +54,7 @@ class Needed:
     unit: str | None = None
     floor: float
     floor_bound: str
+    stacks: tuple[int, int] | None = None
 
     @property
     def reached(self) -> bool:
@@ -60,10 +63,13 @@ class Needed:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"factor": self.factor, "value": self.value, "unit": self.unit, "reached": self.reached} | {
+        plain = {"factor": self.factor, "value": self.value, "unit": self.unit, "reached": self.reached} | {
             "floor": self.floor,
             "floor_bound": self.floor_bound,
         }
+        if self.stacks is not None:
+            plain |= {"stacks": self.stacks[0], "stacks_now": self.stacks[1]}
+        return plain
 
 
 def needed(evaluation: Evaluation, rate: str, seconds: float) -> Needed:

@@ -110,6 +110,12 @@ def _below(answer: Need) -> list[str]:
     idle = [name for name in idle if name != _name("memory_capacity")]
     if idle:
         lines.append(f"More of these changes nothing: {', '.join(idle)}.")
+    for name in ("memory_bandwidth", "memory_capacity"):
+        one = answer.resources[name]
+        if one.stacks is not None and one.reached and not answer.met and one.value is not None and one.unit is not None:
+            wanted, there = one.stacks
+            figure = humanize(one.value, one.unit, 3)
+            lines.append(f"{figure} of {_name(name)} takes {wanted} stacks such as this card's; it has {there}.")
     if answer.mix is None:
         seconds, bound = answer.mix_floor
         left = f"{words.seconds(seconds)} remain, most of them for {words.BOUND_WORDS.get(bound, bound)}"

@@ -148,6 +148,9 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         return key
     if key in aliases(kind):
         return aliases(kind)[key]
+    plain = key.replace(".", "-")  # p4d.24xlarge, BM.GPU.H100.8: aliases are written without full stops
+    if plain in aliases(kind):
+        return aliases(kind)[plain]
     meant = _meant(kind, key)
     if loosely and len(meant) == 1:
         return meant[0]
@@ -204,4 +207,10 @@ def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> D
 
 
 def _priced(kind: Kind, name: str, document: Document) -> Document:
-    return with_prices(document, name, root() / "hardware" / "prices.yaml") if kind in _CARD_OR_NODE else document
+    priced = with_prices(document, name, root() / "hardware" / "prices.yaml") if kind in _CARD_OR_NODE else document
+    memory = priced.data.get("memory") if kind == "gpu" and isinstance(priced.data, dict) else None
+    if not isinstance(memory, dict) or not ("per_stack" in memory or "capacity_per_stack" in memory):
+        return priced
+    from roofsim.spec.hardware.stacks import of_stacks
+
+    return of_stacks(priced)

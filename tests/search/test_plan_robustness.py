@@ -58,7 +58,7 @@ def test_the_plan_says_so_in_words(plan):
     turn = sure(plan.robustness)["rates"]["memory_bandwidth"]["more"]
     place = [one.id for one in plan.top].index(turn["id"]) + 1
     assert f"Another wins if device memory is {100 * (turn['factor'] - 1):.0f} % faster (#{place})." in said
-    assert "No other of these wins where the network between nodes alone" in said
+    assert "No other of these wins if the speed of the network between nodes alone is off by up to 2x." in said
     assert ("One of several" in said) == bool(plan.robustness["one_of_several"])
 
 

@@ -11,6 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import FIXED, Gpu, System
+from roofsim.spec.hardware.stacks import of_stacks, restacked
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
@@ -61,8 +62,11 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
         choice = choice if own is None else choice.model_copy(update={"gpu": own})
     override = _overrides(choice.override, scenario)
     document = _gpu_document(choice.gpu, scenario, assumed)
+    as_stated = document
     for path, value, place in override["gpu"]:
         document = changed(document, Gpu, path, value, place, "gpu")
+    document, notes = restacked(document, as_stated, [path for path, _, _ in override["gpu"]])
+    assumed += notes
     document = _with_own_price(document, [path for path, _, _ in override["gpu"]])
     gpu = held(validate(Gpu, document, prefix="gpu"), choice, scenario, assumed)
     boxed = choice.system is None and "system.gpus_per_node" not in choice.override
@@ -220,12 +224,15 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
         defaults = {"name": "inline", "vendor": "unknown", "architecture": "generic"}
         if "architecture" not in inline.data:
             assumed.append("gpu.architecture: generic")
-        return Document({**defaults, **inline.data}, inline.source, inline.places)
+        return of_stacks(Document({**defaults, **inline.data}, inline.source, inline.places), "hardware.gpu")
     parent = catalog.resolve_name("gpu", str(inherits), place, "hardware.gpu.inherits")
     assumed += chosen("gpu.inherits", str(inherits), parent)
-    document = catalog.load("gpu", parent)
-    for path, value in leaves(inline.data):
+    document = as_stated = catalog.load("gpu", parent)
+    changes = leaves(inline.data)
+    for path, value in changes:
         document = changed(document, Gpu, path, value, inline.place(path), "hardware.gpu")
+    document, notes = restacked(document, as_stated, [path for path, _ in changes], "hardware.gpu")
+    assumed += notes
     return document.with_value(("name",), given.get("name", f"{inherits} (changed)"), place)
 
 
