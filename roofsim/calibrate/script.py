@@ -78,10 +78,8 @@ def _with_kernels(code: str, asked: TimedKernels) -> str:
     kernels = "".join(f"        {kernel!r},\n" for kernel in asked.kernels)
     table = f"{{\n    {asked.group!r}: [\n{kernels}    ],\n}}"
     for name, value in (("ASKED", table), ("CARD", repr(asked.gpu))):
-        code, made = re.subn(
-            rf"^({name}: .* = ).*$", lambda line, value=value: line[1] + value, code, flags=re.MULTILINE
-        )
-        assert made == 1
+        (line,) = re.findall(rf"^{name}: .* = .*$", code, flags=re.MULTILINE)
+        code = code.replace(line, f"{line.partition(' = ')[0]} = {value}", 1)
     return code
 
 
