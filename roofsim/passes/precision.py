@@ -35,6 +35,7 @@ from roofsim.graph.ops import (
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
@@ -71,6 +72,7 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
         Pool,
         Scan,
         Sort,
+        StatedKernel,
         View,
         Cast,
         CacheAppend,
