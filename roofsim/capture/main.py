@@ -77,14 +77,16 @@ def capture(
     CaptureError
         For a program that depends on values, or differs by more than sizes from batch to batch.
     """
-    points = [(b, n) for n in length for b in batch]
+    # Every length at one batch; the other batches at the first length and the last.
+    points = [(b, n) for n in length for b in batch if b == batch[0] or n in (length[0], length[-1])]
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=False), as_in_a_run():
+    with warnings.catch_warnings(), torch.backends.cudnn.flags(enabled=False):
         warnings.simplefilter("ignore")
         torch._C._ensureCUDADeviceGuardSet()
         made = on_fake_gpu(made_by(model, mode), mode, DTYPES[dtype])
         made.train(train)
-        tapes = [one_pass(made, inputs, step, point, mode, DTYPES[dtype], train) for point in points]
+        with as_in_a_run():
+            tapes = [one_pass(made, inputs, step, point, mode, DTYPES[dtype], train) for point in points]
     versions = {library: sys.modules[library].__version__ for library in LIBRARIES if library in sys.modules}
     return {
         "schema": SCHEMA,
@@ -160,6 +162,7 @@ def on_fake_gpu(module: Any, mode: Any, dtype: Any) -> Any:
 def one_pass(module: Any, inputs: Any, step: Any, point: Point, mode: Any, dtype: Any, train: bool) -> Recording:
     """Run the module once over fake inputs of a size and return its tape."""
     tape, places = Recording(), Places(module)
+    places.own.add(__file__)
     for name, tensor in module.named_parameters():
         tape.add(tensor, "parameter", name, trained=tensor.requires_grad)
     for name, tensor in module.named_buffers():
@@ -173,10 +176,16 @@ def one_pass(module: Any, inputs: Any, step: Any, point: Point, mode: Any, dtype
             for tensor in tensors_in(value):
                 tape.add(tensor, "input", f"input.{key}" if isinstance(key, int) else key)
         with hooked(places), AsOnGpu(), keep_hooks(tape), torch.set_grad_enabled(train), OpMode(tape, places):
-            out = called(lambda: step(module, *args, **kwargs) if step else module(*args, **kwargs), places)
+            noted = module.register_forward_hook(lambda _module, _args, out: tape.give_out(tensors_of(out)))
+            try:
+                out = called(lambda: step(module, *args, **kwargs) if step else module(*args, **kwargs), places)
+            finally:
+                noted.remove()
+        tape.bury()
         loss = loss_of(out) if train else None
-        tape.outputs = [tape.number(tensor) for tensor in tensors_of(out) if tensor is not loss]
         tape.loss = None if loss is None else tape.number(loss)
+        tape.outputs = [number for number in tape.outputs if number != tape.loss]
+        tape.hold()
         if loss is not None:
             tape.phase = 1
             with OpMode(tape, places):
@@ -193,7 +202,7 @@ def called(run: Any, places: Places) -> Any:
         kind = type(error).__name__
         if "DataDependent" in kind or "GuardOnDataDependent" in kind:
             where = f"{places()[1]} in {places.stack[-1] or 'the module'}" if places.stack else "the step"
-            line = user_line(error)
+            line = user_line(error, places.own)
             raise CaptureError(
                 f"the program depends on values, not on sizes alone ({line or where}): which way it goes is known only with data. "
                 "Capture one way of it: give the module a fixed condition, or call the branch in step()."
@@ -201,12 +210,12 @@ def called(run: Any, places: Places) -> Any:
         raise
 
 
-def user_line(error: Exception) -> str:
-    """Return ``file:line`` of the innermost frame of an error that is not PyTorch's."""
+def user_line(error: Exception, own: set[str]) -> str:
+    """Return ``file:line`` of the innermost frame of an error that is neither PyTorch's nor this script's, whose files are `own`."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "/torch/" not in file and file != __file__:
+        if "/torch/" not in file and file not in own:
             line = f"{'/'.join(file.split('/')[-2:])}:{trace.tb_lineno}"
         trace = trace.tb_next
     return line

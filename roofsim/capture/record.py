@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -28,7 +29,9 @@ class Recording:
         self.ops: list[dict[str, Any]] = []
         self.known: dict[Any, int] = {}
         self.first: dict[int, int] = {}
-        self.alive: list[Any] = []
+        self.live: dict[int, Any] = {}
+        self.dead: list[Any] = []
+        self.died: dict[int, int] = {}
         self.saved: list[int] = []
         self.backward: dict[str, int] = {}
         self.flops = [0, 0]
@@ -40,7 +43,10 @@ class Recording:
     def key(self, tensor: Any) -> Any:
         """Return what tells a tensor's bytes apart: storage, place in it, form."""
         storage = tensor.untyped_storage()
-        self.alive.append(storage)
+        if storage._cdata not in self.live and storage._cdata not in self.first:
+            self.live[storage._cdata] = StorageWeakRef(
+                storage
+            )  # also keeps the number from being given to another storage
         return storage._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
 
     def add(
@@ -80,6 +86,29 @@ class Recording:
         base = self.first.get(key[0])
         return self.add(tensor, "activation" if base is not None else "buffer", None, base)
 
+    def give_out(self, tensors: list[Any]) -> None:
+        """Note what the module returns; of one that is called several times, what it returns last."""
+        self.outputs = [self.number(tensor) for tensor in tensors]
+
+    def bury(self) -> None:
+        """Note which storages nobody holds any more, at the op that ran last."""
+        for storage in [storage for storage, reference in self.live.items() if reference.expired()]:
+            self.died[storage] = len(self.ops) - 1
+            self.dead.append(self.live.pop(storage))
+
+    def hold(self) -> None:
+        """Write onto ops what the program's code held up to them, although no op read it any more."""
+        last: dict[int, int] = {}
+        for at, op in enumerate(self.ops):
+            for number in (*op["reads"], *op["makes"]):
+                last[root_of(self, number)] = at
+        kept = {root_of(self, number) for number in self.saved}
+        end = dict.fromkeys(self.live, len(self.ops) - 1)
+        for storage, at in (self.died | end).items():
+            root = self.first[storage]
+            if root in last and root not in kept and "role" not in self.tensors[root] and at > last[root]:
+                self.ops[at].setdefault("holds", []).append(root)
+
 
 class OpMode(TorchDispatchMode):
     """Write every op that reaches the device onto a tape."""
@@ -94,6 +123,8 @@ class OpMode(TorchDispatchMode):
         kwargs = kwargs or {}
         out = op(*args, **kwargs)
         name = str(op._overloadpacket)
+        if not self.tape.phase:
+            self.tape.bury()
         if name in SILENT:
             return out
         self._count(op, args, kwargs, out)
@@ -243,7 +274,7 @@ class Places:
     def __init__(self, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
-        self.own = __file__
+        self.own = {__file__}
 
     def enter(self, module: Any, _inputs: Any) -> None:
         """Note that a module begins."""
@@ -260,7 +291,7 @@ class Places:
         inside = "/torch/"
         while frame is not None:
             file = frame.f_code.co_filename
-            if inside not in file and file != self.own and not file.startswith("<"):
+            if inside not in file and file not in self.own and not file.startswith("<"):
                 return self._path(), "/".join(file.split("/")[-2:]) + f":{frame.f_lineno}"
             frame = frame.f_back
         return self._path(), ""

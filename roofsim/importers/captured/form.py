@@ -63,6 +63,9 @@ class CapturedOp(Strict):
     module: Name = Field(default="", description="Path of the module that calls it.")
     line: Name = Field(default="", description="Line of code that calls it.")
     writes: bool = False
+    holds: tuple[Number, ...] = Field(
+        default=(), description="Tensors that the program's code holds up to here, although no op reads them any more."
+    )
 
 
 class CapturedSymbols(Strict):

@@ -112,7 +112,9 @@ def _contradictions(capture: Capture) -> Iterable[str]:
         for size in tensor.shape:
             if isinstance(size, tuple) and any(term[1] <= 0 or min(term[2:]) < 0 or max(term[2:]) > 4 for term in size):
                 yield f"tensors[{at}].shape: expected terms [numerator, denominator > 0, power of batch, power of length]"
-    named = [*((f"ops[{at}]", number) for at, op in enumerate(capture.ops) for number in (*op.reads, *op.makes))]
+    named = [
+        *((f"ops[{at}]", number) for at, op in enumerate(capture.ops) for number in (*op.reads, *op.makes, *op.holds))
+    ]
     named += [("outputs", number) for number in capture.outputs] + [("saved", number) for number in capture.saved]
     named += [] if capture.loss is None else [("loss", capture.loss)]
     for where, number in named:

@@ -114,7 +114,8 @@ class _Folder:
                 names[number] = ("made", at - start, place)
                 made.append((tensor.shape, tensor.dtype, base))
             given = tuple(sorted((key, repr(value)) for key, value in op.given.items()))
-            form.append((op.op, op.writes, given, reads, tuple(made)))
+            held = tuple(names[number] for number in op.holds if number in names)
+            form.append((op.op, op.writes, given, reads, tuple(made), held))
         return tuple(form)
 
     def _outer(self, number: int, place: int) -> Hashable:

@@ -121,6 +121,8 @@ def resize(at: CapturedGraph, row: str) -> None:
 
 def loss(at: CapturedGraph, row: str) -> None:
     """Emit a loss."""
-    outer, at.b.component = at.b.component, at.part(Purpose.LOSS)
+    outer = at.b.component
+    if outer is None or not outer.within(Purpose.LOSS):
+        at.b.component = at.part(Purpose.LOSS)
     at.emit(Loss, row, at.reads()[:2], function=row)
     at.b.component = outer

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
+from roofsim.graph.component import Component, Purpose
+from roofsim.graph.ops import View
 from roofsim.importers.captured.reading import capture_of
 from roofsim.lower.captured import heavy
 from roofsim.lower.captured.context import CapturedGraph
@@ -114,9 +117,27 @@ class _Lowering:
 
     # -- ops -----------------------------------------------------------------------------------------------------
 
-    def _emit_op(self, at: int) -> None:
+    @cached_property
+    def loss_from(self) -> int:
+        """The first op of the loss: in training what runs behind the last submodule; beyond the end where there is no loss."""
+        ops = self.capture.ops
+        if not self.at.call.trains:
+            return len(ops)
+        return 1 + max((at for at, op in enumerate(ops) if op.module), default=len(ops))
+
+    @cached_property
+    def loss(self) -> Component:
+        """The component of the loss."""
+        return Component(str(Purpose.LOSS), Purpose.LOSS)
+
+    @cached_property
+    def made_at(self) -> dict[int, int]:
+        """The place of the op that makes each tensor."""
+        return {number: at for at, op in enumerate(self.capture.ops) for number in op.makes}
+
+    def _emit_op(self, at: int, first: int = 0) -> None:
         self.at.op = self.capture.ops[at]
-        self.at.b.component = self.at.component(self.at.op.module)
+        self.at.b.component = self.loss if at >= self.loss_from else self.at.component(self.at.op.module)
         stated = self.at.model.costs.get(self.at.op.op)
         rule = rule_of(self.at.op.op)
         if stated is not None:
@@ -124,11 +145,20 @@ class _Lowering:
         else:
             assert rule is not None
             rule(self.at)
+        self._hold(first)
+
+    def _hold(self, first: int) -> None:
+        """Keep up to here what the program's code holds, of what was made from op `first` on: no iteration holds another's."""
+        held = [
+            number for number in self.at.op.holds if number in self.at.env and self.made_at.get(number, -1) >= first
+        ]
+        if held and self.at.b.ops:
+            self.at.b.emit(View, "release", holds=tuple(self.at.env[number] for number in held), function="release")
 
     def _emit_block(self, repeat: Repeat, chosen: Sequence[int]) -> None:
         with self.at.b.repeat(repeat.name, float(repeat.count)):
             for at in range(repeat.start, repeat.start + repeat.period):
-                self._emit_op(chosen[at])
+                self._emit_op(chosen[at], chosen[repeat.start])
             for entering, leaving in repeat.carries.items():
                 self.at.b.carry(self.at.tensor(entering), self.at.tensor(leaving))
         self.at.b.component = None
