@@ -11,7 +11,8 @@ from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, real
 from roofsim.program import build
 from roofsim.records import asdict, dataclass, replace
-from roofsim.spec.scenario.workload import Offload, Parallel
+from roofsim.spec.scenario.offload import Offload
+from roofsim.spec.scenario.workload import Parallel
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _rates(resolved: Resolved, nodes: int) -> tuple[float, float]:
 
 def _copying(resolved: Resolved, size: float) -> float:
     """Return the seconds in which each rank copies its part to the host."""
-    link = float(host_path_of(resolved).link)
+    link = float(host_path_of(resolved).link_back)
     return size / resolved.gpus / link if link else 0.0
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roofsim.evaluate import host_path_of
 from roofsim.memory.off_device import off_device_bytes
 from roofsim.numeric import Real, is_scalar, minimum, real
 from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.offload import HOST, TIERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Unpriced
     from roofsim.program import Stage
+    from roofsim.spec.hardware.schema import System
 
 OffDevice = dict[str, dict[str, Real]]
 
@@ -43,27 +46,50 @@ def last_of(value: Real) -> Real:
     return float(end) if np.ndim(end) == 0 else end
 
 
-def on_node(evaluation: Unpriced, off_device: OffDevice) -> Real:
-    """Return the bytes that all GPUs of a node have on its host."""
+def on_node(evaluation: Unpriced, off_device: OffDevice, place: str = HOST) -> Real:
+    """Return the bytes that all GPUs of a node have in a place: on its host, if no other is named."""
     total: Real = 0.0
-    for amount in off_device.get("host", {}).values():
+    for amount in off_device.get(place, {}).values():
         total = total + amount
     ranks = layout_of(evaluation.resolved.parallel).ranks
     return total * minimum(ranks, real(evaluation.resolved.system.gpus_per_node))
 
 
 def host_notes(evaluation: Unpriced, off_device: OffDevice) -> list[str]:
-    """Say where host memory does not hold what is offloaded, or where nobody states how large it is."""
-    needed, host = on_node(evaluation, off_device), evaluation.resolved.system.host
-    if not is_scalar(needed) or not needed:
-        return []
-    name, shown = evaluation.resolved.system.name, humanize(float(needed), "B", 3)
-    if host.memory is None:
-        return [
-            f"system {name} does not state host.memory, so it is unknown whether the {shown} offloaded per node fit"
-        ]
-    if float(needed) > float(host.memory):
-        return [
-            f"host memory of {name} ({humanize(float(host.memory), 'B', 3)}) cannot hold the {shown} that are offloaded"
-        ]
-    return []
+    """Say where a place does not hold what is offloaded to it, or where nobody states how large it is."""
+    notes, system = [], evaluation.resolved.system
+    for place, tier in TIERS.items():
+        needed, has = on_node(evaluation, off_device, place), _capacity(system, tier.capacity)
+        if not is_scalar(needed) or not needed:
+            continue
+        shown = humanize(float(needed), "B", 3)
+        if has is None:
+            notes.append(
+                f"system {system.name} does not state {tier.capacity}, so it is unknown whether the {shown} offloaded per node fit"
+            )
+        elif float(needed) > float(has):
+            named = tier.capacity.replace(".memory", " memory").replace(".capacity", "").replace("_", " ")
+            notes.append(
+                f"{named} of {system.name} ({humanize(float(has), 'B', 3)}) cannot hold the {shown} that are offloaded"
+            )
+    return notes
+
+
+def _capacity(system: System, key: str) -> float | None:
+    """Return the bytes that a system states under a key; None where it does not."""
+    value: Any = system
+    for part in key.split("."):
+        value = None if value is None else getattr(value, part)
+    return None if value is None else float(np.max(value))
+
+
+def ways_of(evaluation: Unpriced, off_device: OffDevice) -> dict[str, dict[str, dict[str, Real]]]:
+    """Return the bytes per second that a GPU gets of each link on the way to each place, in both directions, all GPUs at work.
+
+    Place -> ``from_host`` and ``to_host`` -> link.
+    """
+    path = host_path_of(evaluation.resolved)
+    return {
+        place: {"from_host": path.legs(place, to_host=False), "to_host": path.legs(place, to_host=True)}
+        for place in off_device
+    }

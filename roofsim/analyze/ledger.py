@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.host import last_of, off_device_of
+from roofsim.analyze.host import last_of, off_device_of, ways_of
 from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
@@ -71,8 +71,10 @@ def memory_of(evaluation: Unpriced) -> Memory:
         components=components,
         peak_op=fullest.peak_op,
         peak_phase=fullest.peak_phase,
-        off_device=off_device_of(evaluation) if places(resolved.parallel.offload) else {},
     )
+    if places(resolved.parallel.offload):
+        there = off_device_of(evaluation)
+        memory = replace(memory, off_device=there, ways=ways_of(evaluation, there))
     return replace(memory, interval=memory_intervals(memory, resolved)["device_total"])
 
 

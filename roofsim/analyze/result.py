@@ -34,7 +34,9 @@ class Memory:
     peak_op: str = ""
     peak_phase: str = ""
     off_device: dict[str, dict[str, Real]] = field(default_factory=dict)
-    """What one GPU keeps off the device: place (host, nvme) -> part -> bytes."""
+    """What one GPU keeps off the device: place (host, cxl, nvme, nvmeof) -> part -> bytes."""
+    ways: dict[str, dict[str, dict[str, Real]]] = field(default_factory=dict)
+    """Bytes per second of one GPU on the way to each of these places: place -> from_host, to_host -> link."""
     interval: tuple[Any, Any] | None = None
 
     @property
@@ -142,7 +144,8 @@ class Result(Printed):
                 "shortfall": memory.shortfall,
                 "components": memory.components,
             }
-            | ({"off_device": memory.off_device} if memory.off_device else {}),
+            | ({"off_device": memory.off_device} if memory.off_device else {})
+            | ({"off_device_ways": memory.ways} if memory.ways else {}),
             "elasticity": self.elasticity,
             "cost": self.cost,
             "warnings": self.warnings,

@@ -14,6 +14,7 @@ from roofsim.spec.engine.facts import BY_CARD, groups, paths
 from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.precision.roles import NAMES, TRAINING
 from roofsim.spec.scenario.document import SECTIONS
+from roofsim.spec.scenario.offload import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -266,5 +267,5 @@ def _input(resolved: Resolved) -> Iterator[Candidate]:
 
 def _offload(scenario: Mapping[str, Any]) -> Iterator[Candidate]:
     for part, place in scenario["parallel"]["offload"].items():
-        if place in ("host", "nvme") or isinstance(place, dict):
+        if place in TIERS or isinstance(place, dict):
             yield Candidate(group="offload", changes={f"parallel.offload.{part}": "none"})

@@ -129,7 +129,7 @@ class Tensor:
     requires_grad: bool = False
     """Whether it is a trained parameter; what depends on one is found by the autograd pass."""
     place: str = "device"
-    """Where it lies: ``device``, ``host`` or ``nvme``."""
+    """Where it lies: ``device``, ``host`` or another place beyond it."""
     component: Component | None = None
     """The part of the model that it belongs to, of what a builder makes."""
     of: Tensor | None = None

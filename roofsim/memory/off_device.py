@@ -21,7 +21,7 @@ _PART_OF: Final = {
 
 
 def off_device_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
-    """Return the bytes of one rank by place (``host``, ``nvme``) and part: parameters, optimizer_state, gradients ...
+    """Return the bytes of one rank by place (``host``, ``nvme`` ...) and part: parameters, optimizer_state, gradients ...
 
     `held` micro batches keep their activations at once.
     """

@@ -70,6 +70,8 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows.append(("memory", _memory(result)))
     if result.memory.off_device:
         rows.append(("off device", f"{words.off_device(result.memory.off_device)} (per GPU)"))
+    if result.memory.ways:
+        rows.append(("way there", f"{words.ways_there(result.memory.ways)} (per GPU, all at work)"))
     if result.goodput is not None:
         rows += _goodput(result.goodput)
     rows.append(("cost", _cost(result)))

@@ -84,6 +84,16 @@ _MEMBERS: Final = {
     "compute": {"tensor_flops": "matrix units", "vector_flops": "vector units"},
     "launch": {"launch_rate": "on the device", "host_issue_rate": "issued by the host"},
 }
+#: Links on the way to where state lies that is not on the device.
+LINK_WORDS: Final = {
+    "host_link": "link to the host",
+    "host_memory": "host memory",
+    "cxl": "memory behind CXL",
+    "storage_network": "network to the storage",
+    "storage": "storage",
+}
+#: Those that bind under the name of another.
+_BINDS_AS: Final = {"cxl": "host_memory"}
 #: Share of a resource's elasticity from which one of its rates stands for it.
 MOST: Final = 0.7
 
@@ -285,12 +295,38 @@ def _recompute_words(recompute: Any) -> str:
 
 def off_device(bytes_by_place: dict[str, dict[str, Any]]) -> str:
     """Return what one GPU has on its host and in storage, in one line."""
-    names = {"host": "on the host", "nvme": "in storage"}
+    from roofsim.spec.scenario.offload import TIERS  # lists of catalogs need none
+
     return "; ".join(
-        f"{names[place]} "
+        f"{TIERS[place].words} "
         + ", ".join(f"{part.replace('_', ' ')} {gibibytes(float(amount))}" for part, amount in parts.items())
         for place, parts in bytes_by_place.items()
     )
+
+
+def ways_there(ways: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return what one GPU gets of each link on its way to where its state lies, in one line; the slowest is marked."""
+    from roofsim.spec.scenario.offload import TIERS
+
+    return "; ".join(f"{TIERS[place].words}: {_way(way['from_host'], way['to_host'])}" for place, way in ways.items())
+
+
+def _way(arriving: dict[str, Any], leaving: dict[str, Any]) -> str:
+    slowest = min(arriving, key=lambda name: arriving[name], default="")
+    parts = []
+    for name, rate in arriving.items():
+        back = leaving.get(name, 0.0)
+        shown = humanize(rate, "B/s", 3)
+        shown += "" if back == rate else f" from it, {humanize(back, 'B/s', 3)} to it" if back else " from it"
+        parts.append(f"{LINK_WORDS[name]} {shown}{' (slowest)' if name == slowest and len(arriving) > 1 else ''}")
+    return ", ".join(parts)
+
+
+def _slow_link(result: Result) -> str:
+    """Say which link it is, where what binds stands for several of those on the way to where state lies."""
+    slowest = {min(way["from_host"], key=lambda name: way["from_host"][name]) for way in result.memory.ways.values()}
+    named = [LINK_WORDS[name] for name in slowest if _BINDS_AS.get(name) == result.bound]
+    return f" ({named[0]})" if len(named) == 1 else ""
 
 
 def bound_sentence(result: Result) -> str:
@@ -298,7 +334,7 @@ def bound_sentence(result: Result) -> str:
     if result.bound is None or result.runner_up is None:
         return "varies over the array"
     second, headroom = _bound_noun(result.runner_up["bound"], result), result.runner_up["headroom"]
-    first = _bound_noun(result.bound, result) + _member(result)
+    first = _bound_noun(result.bound, result) + (_member(result) or _slow_link(result))
     if headroom is None:
         return f"{first} alone: nothing else takes over, however much more of it there is"
     if count(headroom) == "1":

@@ -53,6 +53,7 @@ def _copied(plan: ServerPlan, hits: Hits, cached: float) -> Hits:
     whole = _bytes(plan, plan.prompt + plan.output)
     loaded, stored = hits.on_host * cached, max(whole - hits.hit_rate * cached, 0.0)
     link, latency = float(np.max(path.link)), float(np.max(path.latency))
+    link_back = float(np.max(path.link_back))
     memory = float(np.max(path.memory)) * path.physics["host_copy_efficiency"]
     load = loaded / link + latency if loaded > 0.0 else 0.0
     both = (loaded + stored) / memory if memory > 0.0 else 0.0
@@ -61,7 +62,7 @@ def _copied(plan: ServerPlan, hits: Hits, cached: float) -> Hits:
         loaded=loaded,
         stored=stored,
         load=max(load, loaded / memory if memory > 0.0 else 0.0),
-        busy=max(load, stored / link, both),
+        busy=max(load, stored / link_back, both),
     )
 
 

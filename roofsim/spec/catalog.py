@@ -148,6 +148,9 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         return key
     if key in aliases(kind):
         return aliases(kind)[key]
+    plain = key.replace(".", "-")  # p4d.24xlarge, BM.GPU.H100.8: aliases are written without full stops
+    if plain in aliases(kind):
+        return aliases(kind)[plain]
     meant = _meant(kind, key)
     if loosely and len(meant) == 1:
         return meant[0]

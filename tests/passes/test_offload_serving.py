@@ -300,7 +300,7 @@ def test_a_server_keeps_its_share():
 
 
 REFUSED = [
-    ({"parameters": "cpu"}, {}, "expected one of 'none', 'host', 'nvme' or a mapping"),
+    ({"parameters": "cpu"}, {}, "expected one of 'none', 'host', 'cxl', 'nvme', 'nvmeof' or a mapping"),
     ({"parameters": {"host": 1.5}}, {}, "expected a number at most 1"),
     ({"parameters": {"host": -0.1}}, {}, "expected a number at least 0"),
     ({"parameters": {"gpu": 0.5}}, {}, "unknown key 'gpu'"),
@@ -309,7 +309,7 @@ REFUSED = [
     ({"parameters": "host", "layers": -1}, {}, "expected a number at least 0"),
     ({"layers": 3}, {}, "layers goes with parameters"),
     ({"parameters": {"host": 0.5}, "layers": 3}, {}, "not both"),
-    ({"key_value_cache": "nvme"}, {}, "expected one of 'none', 'host'"),
+    ({"key_value_cache": "nvme"}, {}, "does not state storage.write"),
     ({"optimizer_state": "host"}, {}, "cannot be offloaded in phase decode"),
     (
         {"parameters": "nvme"},

@@ -22,7 +22,8 @@ from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.reading.quantity import SI
 from roofsim.spec.reading.source import read_yaml
-from roofsim.spec.scenario.workload import Offload, Parallel, Scenario, Workload
+from roofsim.spec.scenario.offload import Offload
+from roofsim.spec.scenario.workload import Parallel, Scenario, Workload
 
 SCHEMAS = {"gpu": Gpu, "system": System, "engine": Engine, "architecture": Architecture}
 CONSTANTS = {"kernels": Constants, "links": Links}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer, HostUpdate
-from roofsim.numeric import any_above, divide, maximum, minimum, real, where
+from roofsim.numeric import any_above, divide, is_scalar, maximum, minimum, real, round_up, where
 from roofsim.records import dataclass, field, replace
 from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.constants.physics import Physics, shipped_physics
+from roofsim.spec.scenario.offload import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu, System
 
 RESOURCES: Final = ("host_link", "host_memory", "storage")
+CXL: Final = "cxl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,64 +64,133 @@ class Flow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StorePath:
+    """What one GPU has of a storage while all GPUs of a job use it. Bytes per second; 0: nobody states it.
+
+    Attributes
+    ----------
+    read, write
+        Of the storage itself.
+    network
+        Of the network to it, each way; infinite where it is in the node.
+    latency
+        Seconds of the first page of a copy.
+    direct
+        Whether copies pass without a stay in host memory (GPUDirect Storage).
+    """
+
+    read: Real
+    write: Real
+    network: Real = math.inf
+    latency: Real = 0.0
+    direct: bool = False
+
+    def rate(self, *, to_host: bool) -> Real:
+        """Return the bytes per second of one direction."""
+        return self.write if to_host else self.read
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostPath:
     """What one GPU has of its host while all GPUs of a job use it. Bytes per second; 0: nobody states it.
 
     Attributes
     ----------
-    link, latency
-        To the host or back, one direction, and the seconds of a copy beside its bytes.
-    memory
-        Bandwidth of host memory, reads and writes together.
-    read, write
-        From and to storage.
+    link, link_back, latency
+        From the host, to it, and the seconds of a copy beside its bytes.
+    memory, cxl
+        Bandwidth of host memory and of memory behind CXL, reads and writes together; `cxl_latency` is that of a load.
+    stores
+        Place -> storage.
     turns
         GPUs that use the host one after the other, where it computes for them: the stages of a pipeline.
     physics
-        What copies and updates reach of the memory's bandwidth.
+        What copies and updates reach of the memory's bandwidth, and the page of storage.
     """
 
     link: Real
+    link_back: Real
     latency: Real
     memory: Real
-    read: Real
-    write: Real
+    cxl: Real = 0.0
+    cxl_latency: Real = 0.0
+    stores: dict[str, StorePath] = field(default_factory=dict)
     turns: Real = 1.0
     physics: Physics = field(default_factory=shipped_physics)
 
     def scaled(self, scales: Scales) -> HostPath:
         """Return the path on scaled hardware."""
-        link, memory, storage = (getattr(scales, name) for name in RESOURCES)
+        stores = {
+            place: replace(
+                store,
+                read=store.read * scales.storage,
+                write=store.write * scales.storage,
+                network=store.network * scales.inter_node_link,
+                latency=store.latency / scales.storage,
+            )
+            for place, store in self.stores.items()
+        }
         return replace(
             self,
-            link=self.link * link,
-            latency=self.latency / link,
-            memory=self.memory * memory,
-            read=self.read * storage,
-            write=self.write * storage,
+            link=self.link * scales.host_link,
+            link_back=self.link_back * scales.host_link,
+            latency=self.latency / scales.host_link,
+            memory=self.memory * scales.host_memory,
+            cxl=self.cxl * scales.host_memory,
+            stores=stores,
         )
+
+    def legs(self, place: str, *, to_host: bool) -> dict[str, Real]:
+        """Return the bytes per second that a large copy gets of each link on its way, by name; unstated ones are left out.
+
+        Copies to and from storage stay in host memory on the way, which takes them twice, but for those that storage and GPU
+        exchange directly. Memory behind CXL is read by the GPU's copy engine through the processor, past its DRAM.
+        """
+        reached, store = self.physics["host_copy_efficiency"], self.stores.get(place)
+        rates: dict[str, Real] = {"host_link": self.link_back if to_host else self.link}
+        if place == CXL:
+            rates["cxl"] = self.cxl * reached
+        elif store is None:
+            rates["host_memory"] = self.memory * reached
+        else:
+            if not store.direct:
+                rates["host_memory"] = self.memory * reached / 2.0
+            rates |= {"storage_network": store.network, "storage": store.rate(to_host=to_host)}
+        return {name: rate for name, rate in rates.items() if not _unknown(rate) and not _endless(rate)}
 
     def transfer(self, op: HostTransfer) -> Flow:
-        """Return the seconds of one copy; to and from storage it passes through host memory twice."""
-        size, to_host = op.message(), op.direction == "to_host"
-        on_disk = op.place == "nvme"
-        passes = 2.0 if on_disk else 1.0
-        rate, reached = self.write if to_host else self.read, self.physics["host_copy_efficiency"]
-        return Flow(
-            host_link=_over(size, self.link, "system.host_link.bandwidth") + self.latency * where(size > 0.0, 1.0, 0.0),
-            host_memory=0.0 * size if _unknown(self.memory) else passes * size / (self.memory * reached),
-            storage=_over(size, rate, f"system.storage.{'write' if to_host else 'read'}") if on_disk else 0.0 * size,
+        """Return the seconds of one copy."""
+        size, to_host, store = op.message(), op.direction == "to_host", self.stores.get(op.place)
+        some = where(size > 0.0, 1.0, 0.0)
+        if store is not None:
+            size = round_up(size, self.physics["storage_page"])
+        rates = self.legs(op.place, to_host=to_host)
+        _refuse_unknown(op, rates, size)
+        times = {name: divide(size, rate) for name, rate in rates.items()}
+        none = 0.0 * size
+        flow = Flow(
+            host_link=times["host_link"] + self.latency * some,
+            host_memory=times.get("host_memory", none),
+            storage=maximum(times.get("storage", none), times.get("storage_network", none)),
         )
+        if op.place == CXL:
+            return replace(flow, host_memory=times["cxl"] + self.cxl_latency * some)
+        return flow if store is None else replace(flow, storage=flow.storage + store.latency * some)
 
     def update(self, op: HostUpdate) -> Flow:
-        """Return the seconds of arithmetic on the host: it waits for its memory."""
-        memory = _over(
-            op.read + op.written, self.memory * self.physics["host_update_efficiency"], "system.host.memory_bandwidth"
+        """Return the seconds of arithmetic on the host: it waits for its memory, of state behind CXL for that as well."""
+        reached = self.physics["host_update_efficiency"]
+        near = op.read + op.written - op.distant
+        memory = _over(near, self.memory * reached, "system.host.memory_bandwidth")
+        if any_above(op.distant, 0.0):
+            memory = maximum(memory, _over(op.distant, self.cxl * reached, "system.cxl.bandwidth"))
+        store = self.stores.get(op.place)
+        if store is None:
+            return Flow(host_memory=memory, storage=0.0 * memory)
+        storage = _over(op.fetched, store.read, "system.storage.read") + _over(
+            op.stored, store.write, "system.storage.write"
         )
-        storage = _over(op.fetched, self.read, "system.storage.read") + _over(
-            op.stored, self.write, "system.storage.write"
-        )
-        return Flow(host_memory=memory, storage=storage)
+        return Flow(host_memory=memory, storage=maximum(storage, divide(op.fetched + op.stored, store.network)))
 
     def compute(self, op: HostCompute) -> Flow:
         """Return the seconds of layers that the host computes: few rows wait for its memory."""
@@ -137,20 +211,48 @@ Flows = dict[tuple[str, str], Flow]
 
 def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0, physics: Physics | None = None) -> HostPath:
     """Gather what a GPU has of its host in a job of so many GPUs, which fill one node after the other."""
-    constants = shipped_links().host
+    constants, physics = shipped_links().host, shipped_physics() if physics is None else physics
     beside = minimum(gpus, real(system.gpus_per_node))
-    stated = [link.bandwidth for link in (system.host_link, gpu.host_link) if link is not None]
-    rates = [real(rate) for rate in stated if rate is not None]
+    ends = [link for link in (system.host_link, gpu.host_link) if link is not None and link.bandwidth is not None]
+    rates = [real(link.bandwidth) for link in ends if link.bandwidth is not None]
     slower = minimum(rates[0], rates[-1]) if rates else 0.0
+    share = slower / minimum(beside, real(system.gpus_per_host_link))
+    slowest = min(range(len(ends)), key=lambda end: float(np.max(rates[end])), default=None)
+    arriving, leaving = constants.reached(None if slowest is None else ends[slowest].name)
+    cxl = system.cxl
     return HostPath(
-        link=slower * constants.efficiency / minimum(beside, real(system.gpus_per_host_link)),
+        link=share * arriving,
+        link_back=share * leaving,
         latency=constants.latency,
         memory=real(system.host.memory_bandwidth or 0.0) / beside,
-        read=real(system.storage.read or 0.0) / beside,
-        write=real(system.storage.write or 0.0) / beside,
+        cxl=0.0 if cxl is None else real(cxl.bandwidth) / beside,
+        cxl_latency=physics["cxl_latency"] if cxl is None or cxl.latency is None else real(cxl.latency),
+        stores=_stores(system, beside, physics),
         turns=minimum(stages, beside),
-        physics=shipped_physics() if physics is None else physics,
+        physics=physics,
     )
+
+
+def _stores(system: System, beside: Real, physics: Physics) -> dict[str, StorePath]:
+    """Return what a GPU has of the storage of its node, and of that over the node's network, by place."""
+    stores = {}
+    for place, store in (("nvme", system.storage), ("nvmeof", system.remote_storage)):
+        if store is None:
+            continue
+        remote = TIERS[place].remote
+        latency = physics["storage_latency"] if store.latency is None else real(store.latency)
+        network: Real = math.inf
+        if remote and system.node_network is not None:
+            constants = shipped_links().network(system.network)
+            network = real(system.node_network) * constants.point_efficiency / beside
+        stores[place] = StorePath(
+            read=real(store.read or 0.0) / beside,
+            write=real(store.write or 0.0) / beside,
+            network=network,
+            latency=latency + (physics["storage_fabric_latency"] if remote and store.latency is None else 0.0),
+            direct=store.direct,
+        )
+    return stores
 
 
 def host_flows(graph: OpGraph, path: HostPath) -> Flows:
@@ -179,6 +281,23 @@ def uses_host(graph: OpGraph) -> bool:
 
 def _unknown(rate: Real) -> bool:
     return not any_above(rate, 0.0)
+
+
+def _endless(rate: Real) -> bool:
+    return is_scalar(rate) and rate == math.inf
+
+
+def _refuse_unknown(op: HostTransfer, rates: dict[str, Real], size: Real) -> None:
+    """Refuse a copy over a link whose bandwidth nobody states; host memory is not asked of those that only pass through it."""
+    needed = {"host_link": "host_link.bandwidth"}
+    if op.place == CXL:
+        needed["cxl"] = "cxl.bandwidth"
+    elif TIERS[op.place].storage:
+        read, written = TIERS[op.place].rates
+        needed["storage"] = written if op.direction == "to_host" else read
+    missing = [key for name, key in needed.items() if name not in rates]
+    if missing and any_above(size, 0.0):
+        raise NoDataError(f"no bandwidth is known for system.{missing[0]}: state it")
 
 
 def _over(size: Real, rate: Real, key: str) -> Real:

@@ -21,7 +21,7 @@ class HostTransfer(AbstractOp):
     direction
         ``to_host`` or ``from_host``.
     place
-        Where the other side lies: ``host``, or ``nvme`` through the host.
+        Where the other side lies: ``host``, or another place beyond the device.
     moved
         The tensors that travel, as they arrive; outputs beside them are space that copies under way take.
     part
@@ -65,6 +65,10 @@ class HostUpdate(AbstractOp):
         Bytes from and to host memory.
     fetched, stored
         Bytes from and to storage, where the state lies there.
+    distant
+        Those of `read` and `written` that lie in memory behind CXL.
+    place
+        Where the state lies, or the gradients where the state is in host memory.
     """
 
     kind: ClassVar[Kind] = Kind.OPTIMIZER
@@ -75,6 +79,8 @@ class HostUpdate(AbstractOp):
     written: Real
     fetched: Real = 0.0
     stored: Real = 0.0
+    distant: Real = 0.0
+    place: str = "host"
     flops_per_element: float = 12.0
 
     def flops(self) -> Real:

@@ -17,8 +17,8 @@ from roofsim.lower.blocks.latent import latent_attention, latent_tables
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.mlp import dense_mlp
-from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Real, any_above, ceil, exactly, floor, product
+from roofsim.lower.language.held import held_by_one
+from roofsim.numeric import Real, any_above, exactly, floor, product
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -32,26 +32,9 @@ def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
     b = Builder()
     whole = model.num_key_value_heads
     holders = 1.0 if whole is None else call.shares.of_heads(whole) * call.shares.tensor / whole
-    return _LanguageDecoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares), holders).build()
-
-
-def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
-    """Return the model as one rank of a tensor group holds it; its width stays whole."""
-    if model.expert_intermediate_size is not None and not one(shares.expert_width):
-        model = model.model_copy(
-            update={"expert_intermediate_size": ceil(model.expert_intermediate_size / shares.expert_width)}
-        )
-    if one(shares.tensor):
-        return model
-    widths = {
-        name: shares.of_tensor(width)
-        for name in ("intermediate_size", "shared_expert_intermediate_size", "vocab_size")
-        if (width := getattr(model, name)) is not None
-    }
-    heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
-    assert kv_heads is not None
-    widths |= {"num_attention_heads": heads / shares.tensor, "num_key_value_heads": shares.of_heads(kv_heads)}
-    return model.model_copy(update=widths)
+    return _LanguageDecoder(
+        held_by_one(model, call.shares), call, b, Layers(b, call.flavour, call.shares), holders
+    ).build()
 
 
 @dataclass(frozen=True)
@@ -65,11 +48,12 @@ class _Shared:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What tells layers apart: how far they look back, whether they have experts, whether a state stands for attention."""
+    """What tells layers apart."""
 
     window: Real | None
     expert: bool
     recurrent: bool = False
+    turns: bool = True
 
 
 @dataclass(frozen=True)
@@ -236,11 +220,10 @@ class _LanguageDecoder:
         Totals, and what each layer keeps, do not depend on the order.
         """
         window, every = self.model.sliding_window, self.model.full_attention_every
-        mixed = window is not None or self.model.delta_net is not None
-        full: Real = 0.0 if mixed else times
-        if mixed and every is not None:
-            full = floor(times / float(every))
-        other = "windowed" if self.model.delta_net is None else "recurrent"
+        full: Real = times
+        if self.model.mixes_layers:
+            full = 0.0 if every is None else floor(times / float(every))
+        other = "recurrent" if self.model.delta_net is not None else "rotated" if window is None else "windowed"
         x = self._repeated(x, shared, f"{other}_{name}", times - full, window, expert=expert, full=False)
         return self._repeated(x, shared, name, full, None, expert=expert)
 
@@ -257,7 +240,9 @@ class _LanguageDecoder:
     ) -> Tensor:
         if exactly(times, 0.0):
             return x
-        kind = _Kind(window, expert, recurrent=not full and self.model.delta_net is not None)
+        model = self.model
+        turns = model.full_attention_rotates or not (full and model.mixes_layers)
+        kind = _Kind(window, expert, recurrent=not full and model.delta_net is not None, turns=turns)
         with self.b.repeat(name, times):
             return self.b.carry(x, self._layer(x, shared, kind))
 
@@ -271,11 +256,15 @@ class _LanguageDecoder:
         attended = self._attention(self._norm(x, "attention_norm") if model.pre_norms else x, shared, kind)
         if model.post_norms:
             attended = self._norm(attended, "attention_post_norm")
-        x = layers.add(attended, x)
+        x = layers.add(self._scaled(attended), x)
         result = self._mlp(self._norm(x, "mlp_norm") if model.pre_norms else x, expert=kind.expert)
         if model.post_norms:
             result = self._norm(result, "mlp_post_norm")
-        return layers.add(result, x)
+        return layers.add(self._scaled(result), x)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Multiply what a sublayer adds by a constant, where the model does."""
+        return self.layers.pointwise("mul_scalar", x) if self.model.residual_scale else x
 
     def _parallel_layer(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
         layers = self.layers
@@ -298,8 +287,7 @@ class _LanguageDecoder:
                 assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
-                unturned = window is None and model.sliding_window is not None and not model.full_attention_rotates
-                (q, k, v), gate = self._projections(x, heads, None if unturned else shared.tables)
+                (q, k, v), gate = self._projections(x, heads, shared.tables if kind.turns else None)
                 attends = in_chunks if model.attention_chunks else attend
                 context = attends(layers, self.call, heads, q, k, v, mask)
                 context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
@@ -321,10 +309,7 @@ class _LanguageDecoder:
             for part, count in zip(flat, counts, strict=True)
         )
         if model.query_key_norm == "head":
-            q, k = (
-                layers.rms_norm(part, leaf, weight_form=model.normalization_weight)
-                for part, leaf in ((q, "query_norm"), (k, "key_norm"))
-            )
+            q, k = self._normed(q, k)
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
             q = rotate_part(layers, q, tables, share, Purpose.ROTATE_QUERY, form, joins=joins)
@@ -353,8 +338,14 @@ class _LanguageDecoder:
             k = layers.linear(x, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
         if model.query_key_norm == "full":
-            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
+            q, k = self._normed(q, k)
         return q, k, v, gate
+
+    def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        form = self.model.normalization_weight
+        return self.layers.rms_norm(q, "query_norm", weight_form=form), self.layers.rms_norm(
+            k, "key_norm", weight_form=form
+        )
 
     def _mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:
         model, layers = self.model, self.layers

@@ -38,7 +38,7 @@ class OffloadParameters:
     Attributes
     ----------
     place
-        ``host`` or ``nvme``.
+        A place of `roofsim.spec.scenario.offload`.
     share
         Not all of them, but those of this share of the layers; in inference.
     leading
@@ -250,7 +250,7 @@ class OffloadActivations:
     Attributes
     ----------
     place
-        ``host`` or ``nvme``.
+        A place of `roofsim.spec.scenario.offload`.
     """
 
     name: ClassVar[str] = "offload_activations"

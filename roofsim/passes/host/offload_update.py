@@ -10,6 +10,7 @@ from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import divide, minimum, same
 from roofsim.records import dataclass, replace
+from roofsim.spec.scenario.offload import HOST, TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +74,7 @@ class OffloadUpdate:
     def _leaving(self, at: int, block: Block | None, gradients: list[Tensor], part: Real) -> Body:
         """Return the copy of a unit's gradients, and their sum on the host where every micro batch sends some."""
         stays = self.gradients == DEVICE
-        place = "host" if stays else self.gradients
+        place = HOST if stays else self.gradients
         off_device = tuple(
             replace(t, name=f"{t.name}.{place}{at}", base=None, role=Role.GRADIENT, place=place) for t in gradients
         )
@@ -94,7 +95,7 @@ class OffloadUpdate:
         if stays or same(self.micro_batches, 1.0):
             return [send]
         size = _total(t.bytes for t in gradients) * part
-        on_disk = size if place == "nvme" else 0.0
+        on_disk = size if TIERS[place].storage else 0.0
         add = HostUpdate(
             name=f"host.add.{unit}",
             method="accumulate",
@@ -103,6 +104,8 @@ class OffloadUpdate:
             written=size,
             fetched=on_disk,
             stored=on_disk,
+            distant=2.0 * size + size if _is_distant(place) else 0.0,
+            place=place,
             flops_per_element=1.0,
             phase=Phase.BACKWARD,
             block=block,
@@ -122,7 +125,8 @@ class OffloadUpdate:
         held = _total(t.bytes for t in state)
         touched = held if master or self.returns else held + low
         gradient = op.elements * width
-        disk = self.place == "nvme"
+        disk, gradients_at = TIERS[self.place].storage, HOST if self.gradients == DEVICE else self.gradients
+        distant = 2.0 * held if _is_distant(self.place) else 0.0
         update = HostUpdate(
             name=f"host.{op.name}",
             phase=Phase.OPTIMIZER,
@@ -131,8 +135,10 @@ class OffloadUpdate:
             elements=op.elements,
             read=touched + gradient,
             written=touched + (low if master else 0.0),
-            fetched=(held if disk else 0.0) + (gradient if self.gradients == "nvme" else 0.0),
+            fetched=(held if disk else 0.0) + (gradient if TIERS[gradients_at].storage else 0.0),
             stored=held if disk else 0.0,
+            distant=distant + (gradient if _is_distant(gradients_at) else 0.0),
+            place=gradients_at if self.place == HOST else self.place,
             flops_per_element=op.flops_per_element,
         )
         if not self.returns:
@@ -146,6 +152,11 @@ class OffloadUpdate:
             phase=Phase.OPTIMIZER,
         )
         return [update, back]
+
+
+def _is_distant(place: str) -> bool:
+    """Tell whether processors load from a place, but over another link than that of their own memory."""
+    return place != HOST and not TIERS[place].storage
 
 
 def _extent(graph: OpGraph, last: dict[Tensor, int]) -> tuple[Real, Real]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from roofsim.passes.manager import Pass
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.roles import Precision
-    from roofsim.spec.scenario.workload import Offload
+    from roofsim.spec.scenario.offload import Offload
 
 
 def offloaded(passes: list[Pass], offload: Offload, precision: Precision, num_micro_batches: Real) -> list[Pass]:

@@ -14,7 +14,8 @@ from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.layout import expert_tensor_of
-from roofsim.spec.scenario.workload import Offload, RecomputePlan
+from roofsim.spec.scenario.offload import Offload
+from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

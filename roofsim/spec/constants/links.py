@@ -117,11 +117,32 @@ class NetworkConstants(Strict):
     noise: Annotated[float, Field(ge=0.0, le=0.5)]
 
 
+class HostLinkConstants(Strict):
+    """Share of a host link's bandwidth that copies reach in each direction."""
+
+    from_host: Share
+    to_host: Share
+
+
 class HostConstants(Strict):
-    """Copies between a GPU and pinned memory of its host."""
+    """Copies between a GPU and pinned memory of its host.
+
+    Attributes
+    ----------
+    efficiency
+        Share of the link's bandwidth, each way.
+    kinds
+        Kind of link -> its own shares, where these were measured.
+    """
 
     efficiency: Share
     latency: Seconds
+    kinds: dict[str, HostLinkConstants] = Field(default_factory=dict)
+
+    def reached(self, kind: str | None) -> tuple[float, float]:
+        """Return the shares that copies from the host and to it reach over a kind of link."""
+        own = self.kinds.get(kind or "")
+        return (self.efficiency, self.efficiency) if own is None else (own.from_host, own.to_host)
 
 
 class SharedConstants(Strict):

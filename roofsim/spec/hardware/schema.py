@@ -24,7 +24,19 @@ PEAK_TYPES: Final = (
 VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
 #: Names and kinds, which no override changes.
-FIXED: Final = ("name", "schema", "sources", "aliases", "architecture", "vendor", "gpu", "topology", "form")
+FIXED: Final = (
+    "name",
+    "schema",
+    "sources",
+    "aliases",
+    "checked",
+    "recalled",
+    "architecture",
+    "vendor",
+    "gpu",
+    "topology",
+    "form",
+)
 
 
 class Clock(Strict):
@@ -40,6 +52,12 @@ class DeviceMemory(Strict):
     capacity: Bytes
     bandwidth: Bandwidth = Field(description="Datasheet bandwidth, one direction at a time.")
     type: str = ""
+    bus: Annotated[int, Field(ge=32, le=16384)] | None = Field(
+        default=None, description="Data lines, all stacks or chips together."
+    )
+    rate: Bandwidth | None = Field(
+        default=None, description="Of one data line; times `bus` it is the bandwidth, which is what counts."
+    )
     stacks: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None,
         description="Stacks of high-bandwidth memory on the package; null: it has none, or nobody states them.",
@@ -49,6 +67,11 @@ class DeviceMemory(Strict):
     )
     capacity_per_stack: Bytes | None = Field(
         default=None, description="Capacity of one stack; with `stacks` it says the capacity."
+    )
+    unified: bool = Field(
+        default=False,
+        description="Whether it is the memory of the host's processors as well (DGX Spark, integrated graphics): nothing can be "
+        "moved from it to the host.",
     )
     error_correction: Literal["apart", "inline"] = Field(
         default="apart",
@@ -87,6 +110,15 @@ class Gpu(Strict):
         description="Socket or slot that it sits in: pcie, sxm4, sxm5, oam ...; null: unknown, fits anywhere.",
     )
     year: Annotated[int, Field(ge=2005, le=2040)] | None = None
+    checked: str | None = Field(
+        default=None,
+        description="When the figures were last held against their sources, YYYY-MM-DD; null: not noted.",
+    )
+    recalled: tuple[str, ...] = Field(
+        default=(),
+        description="Figures from memory, without a source: field or field.part. Lists, `show`, warnings and intervals of "
+        "answers say so.",
+    )
     aliases: tuple[str, ...] = ()
     compute_units: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="Streaming multiprocessors, compute units, cores."
@@ -154,11 +186,29 @@ class Host(Strict):
     )
 
 
+class Expander(Strict):
+    """Memory behind CXL: expanders of a node, which its processors load from and its GPUs copy from without passing DRAM."""
+
+    capacity: Bytes
+    bandwidth: Bandwidth = Field(
+        description="Of all expanders of the node, reads and writes together: the lesser of their links and of the DRAM behind."
+    )
+    latency: SecondsOrNone | None = Field(default=None, description="Of a load; null: the constant cxl_latency.")
+
+
 class Storage(Strict):
-    """Local or attached storage of a node."""
+    """Local or attached storage of a node, or storage that it reaches over its network (NVMe over fabrics)."""
 
     read: Bandwidth | None = None
     write: Bandwidth | None = None
+    capacity: Bytes | None = None
+    latency: SecondsOrNone | None = Field(
+        default=None, description="Of the first page of a copy; null: the constant storage_latency."
+    )
+    direct: bool = Field(
+        default=False,
+        description="Whether GPUs read and write it without a copy in host memory (GPUDirect Storage).",
+    )
 
 
 TOPOLOGIES: Final = (
@@ -172,6 +222,15 @@ class System(Strict):
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str
+    checked: str | None = Field(
+        default=None,
+        description="When the figures were last held against their sources, YYYY-MM-DD; null: not noted.",
+    )
+    recalled: tuple[str, ...] = Field(
+        default=(),
+        description="Figures from memory, without a source: field or field.part. Lists, `show`, warnings and intervals of "
+        "answers say so.",
+    )
     aliases: tuple[str, ...] = ()
     description: str = ""
     gpu: str | None = Field(default=None, description="The GPU that it comes with; null: any.")
@@ -227,7 +286,12 @@ class System(Strict):
         description="Measured ring bandwidth of large messages by GPUs of one node (nccl-tests: busbw).",
     )
     host: Host = Host()
+    cxl: Expander | None = Field(default=None, description="Memory behind CXL; null: there is none.")
     storage: Storage = Storage()
+    remote_storage: Storage | None = Field(
+        default=None,
+        description="Storage over the node's network (NVMe over fabrics), as the targets give it to one node; null: there is none.",
+    )
     price: Price = Price()
     sources: dict[str, str] = Field(default_factory=dict)
     notes: str = ""

@@ -13,6 +13,7 @@ from roofsim.spec.precision.roles import NAMES, PrecisionRoles
 from roofsim.spec.reading.quantity import Duration, Frequency, Power
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.offload import Offload
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
@@ -185,74 +186,6 @@ class Workload(Strict):
                 f"adapter belongs to phase train, not {self.phase}: merged into its layer it costs nothing"
             )
         return self
-
-
-class OffloadShare(Strict):
-    """Share of the layers' weights that is kept off the device."""
-
-    host: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
-        default=None, description="Share that is kept on the host."
-    )
-    nvme: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
-        default=None, description="Share that is kept in storage."
-    )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.host is None) == (self.nvme is None):
-            raise ValueError("give the share of one place, for example {host: 0.5}")
-        return self
-
-
-class Offload(Strict):
-    """Where parts of the state live."""
-
-    parameters: Literal["none", "host", "nvme"] | OffloadShare = Field(
-        default="none",
-        description="Where weights are kept; in inference also {host: 0.5}, a share of the layers' weights.",
-    )
-    layers: NonNegative | None = Field(
-        default=None,
-        description="With parameters, in inference: only the weights of the first n layers are kept off the device. Default: all.",
-    )
-    key_value_cache: Literal["none", "host"] = Field(
-        default="none",
-        description="Where keys and values are kept in inference; each pass that reads them copies them.",
-    )
-    gradients: Literal["none", "host", "nvme"] = Field(default="none", description="Where gradients are kept.")
-    optimizer_state: Literal["none", "host", "nvme"] = Field(
-        default="none", description="Where optimizer state is kept."
-    )
-    activations: Literal["none", "host", "nvme"] = Field(default="none", description="Where activations are kept.")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.layers is not None and not isinstance(self.parameters, str):
-            raise ValueError("give layers, or a share of them, not both")
-        if self.layers is not None and self.parameters == "none":
-            raise ValueError("layers goes with parameters: host or parameters: nvme")
-        return self
-
-    @property
-    def share(self) -> float | None:
-        """Share of the layers whose weights are off the device; None: not stated."""
-        if isinstance(self.parameters, str):
-            return None
-        return self.parameters.nvme if self.parameters.host is None else self.parameters.host
-
-    @property
-    def parameters_at(self) -> str:
-        """Where weights lie that are not on the device; ``none`` where all are."""
-        if self.layers == 0 or self.share == 0.0:
-            return "none"
-        if isinstance(self.parameters, str):
-            return self.parameters
-        return "nvme" if self.parameters.host is None else "host"
-
-    @property
-    def partial(self) -> bool:
-        """Whether it is asked for only a part of the weights."""
-        return self.layers is not None or self.share is not None
 
 
 class Parallel(Strict):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.numeric import Real, minimum
+from roofsim.spec.scenario.offload import HOST, TIERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -13,11 +14,14 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.reading.source import Document
-    from roofsim.spec.scenario.workload import Offload, Parallel, Workload
+    from roofsim.spec.scenario.offload import Offload
+    from roofsim.spec.scenario.workload import Parallel, Workload
 
 #: Parts of the state that may be off the device.
 PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value_cache")
 
+#: Those that the update reads and writes.
+_UPDATED: Final = ("gradients", "optimizer_state")
 #: Those of inference.
 SERVED: Final = ("parameters", "key_value_cache")
 
@@ -115,9 +119,12 @@ def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine:
         return None
     if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
         return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
-    if engine.offload.layers == "computed" and moved.get("parameters") == "nvme":
-        message = f"engine {engine.name} computes the layers that are not on the device from host memory"
-        return "parameters", message, "Use parameters: host."
+    for part, does, what in (
+        ("parameters", engine.offload.layers, "computes the layers that are not on the device"),
+        ("key_value_cache", engine.offload.cache, "attends to a cache that is not on the device"),
+    ):
+        if does == "computed" and moved.get(part, HOST) != HOST:
+            return part, f"engine {engine.name} {what} from host memory", f"Use {part}: host."
     return None
 
 
@@ -142,14 +149,21 @@ def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) 
         message, hint = f"{part} off the device are updated by the host", "Offload optimizer_state too."
     elif workload.optimizer == "muon" and updated:
         message, hint = "muon's matrix products on the host are not priced by this version", "Use adamw."
+    elif len({place for part, place in moved.items() if part in _UPDATED and place != HOST}) > 1:
+        message = "gradients and optimizer state in two places beside host memory are not priced by this version"
+        hint, part = "Keep one of them on the host, or both in one place.", updated
     elif "parameters" in moved and whole:
         message, hint = f"sharding {parallel.sharding} keeps whole parameters on every device", "Use sharding: full."
     return (part, message, hint) if message else None
 
 
 def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tuple[str, str, str] | None:
-    """Return which number is needed and not stated."""
+    """Return which place or number is needed and not stated."""
     first = next(iter(moved))
+    there = next((part for part, place in moved.items() if place == HOST), None)
+    if gpu.memory.unified and there is not None:
+        message = f"the memory of {gpu.name} is that of its host: moving {there} there frees nothing"
+        return there, message, "Leave it on the device, or name storage: nvme."
     links = (system.host_link, gpu.host_link)
     if all(link is None or link.bandwidth is None for link in links):
         return first, *_missing(
@@ -157,12 +171,30 @@ def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tup
         )
     if "optimizer_state" in moved and system.host.memory_bandwidth is None:
         return "optimizer_state", *_missing(system, "host.memory_bandwidth", "200 GB/s", "")
-    stored = next((part for part, place in moved.items() if place == "nvme"), None)
-    if stored is not None and system.storage.read is None:
-        return stored, *_missing(system, "storage.read", "7 GB/s", "")
-    if stored is not None and system.storage.write is None and phase == "train":
-        return stored, *_missing(system, "storage.write", "5 GB/s", "")
+    for part, place in moved.items():
+        refusal = _of_place(system, place, writes=phase == "train" or part == "key_value_cache")
+        if refusal is not None:
+            return part, *refusal
     return None
+
+
+def _of_place(system: System, place: str, *, writes: bool) -> tuple[str, str] | None:
+    """Return what a system does not state of a place."""
+    if place == "cxl" and system.cxl is None:
+        example = "{system.cxl.capacity: 512 GiB, system.cxl.bandwidth: 64 GB/s}"
+        return f"system {system.name} has no memory behind CXL", f"State it: hardware.override: {example}."
+    if not TIERS[place].storage:
+        return None
+    store = system.remote_storage if TIERS[place].remote else system.storage
+    read, write = TIERS[place].rates
+    if store is None:
+        example = f"{{system.{read}: 10 GB/s, system.{write}: 5 GB/s}}"
+        return f"system {system.name} reaches no storage over its network", f"State it: hardware.override: {example}."
+    needed = [(read, store.read, "7 GB/s")]
+    needed += [(write, store.write, "5 GB/s")] if writes else []
+    needed += [("node_network", system.node_network, "200 Gbit/s")] if TIERS[place].remote else []
+    missing = [(key, example) for key, rate, example in needed if rate is None]
+    return _missing(system, *missing[0], "") if missing else None
 
 
 def _missing(system: System, key: str, example: str, inline: str) -> tuple[str, str]:
