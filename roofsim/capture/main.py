@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from roofsim.capture.record import AsOnGpu, OpMode, Places, Recording, keep_hooks, root_of, tensors_in, walk_back
+from roofsim.capture.record import AsOnGpu, ModulePaths, OpMode, Recording, keep_hooks, root_of, tensors_in, walk_back
 from roofsim.capture.sizes import CaptureError, Point, sizes_of
 
 SCHEMA = "roofsim/capture/1"
@@ -161,7 +161,7 @@ def on_fake_gpu(module: Any, mode: Any, dtype: Any) -> Any:
 
 def one_pass(module: Any, inputs: Any, step: Any, point: Point, mode: Any, dtype: Any, train: bool) -> Recording:
     """Run the module once over fake inputs of a size and return its tape."""
-    tape, places = Recording(), Places(module)
+    tape, places = Recording(), ModulePaths(module)
     places.own.add(__file__)
     for name, tensor in module.named_parameters():
         tape.add(tensor, "parameter", name, trained=tensor.requires_grad)
@@ -194,7 +194,7 @@ def one_pass(module: Any, inputs: Any, step: Any, point: Point, mode: Any, dtype
     return tape
 
 
-def called(run: Any, places: Places) -> Any:
+def called(run: Any, places: ModulePaths) -> Any:
     """Return what the model gives; say in one sentence why it can't be captured."""
     try:
         return run()
@@ -211,7 +211,7 @@ def called(run: Any, places: Places) -> Any:
 
 
 def user_line(error: Exception, own: set[str]) -> str:
-    """Return ``file:line`` of the innermost frame of an error that is neither PyTorch's nor this script's, whose files are `own`."""
+    """Return ``file:line`` of the innermost frame of an error that is neither PyTorch's nor of the files `own`."""
     trace, line = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -222,7 +222,7 @@ def user_line(error: Exception, own: set[str]) -> str:
 
 
 @contextlib.contextmanager
-def hooked(places: Places) -> Any:
+def hooked(places: ModulePaths) -> Any:
     """Let `places` know of every module that begins and ends."""
     hooks = torch.nn.modules.module
     handles = [

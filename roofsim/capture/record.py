@@ -113,7 +113,7 @@ class Recording:
 class OpMode(TorchDispatchMode):
     """Write every op that reaches the device onto a tape."""
 
-    def __init__(self, tape: Recording, places: Places) -> None:
+    def __init__(self, tape: Recording, places: ModulePaths) -> None:
         super().__init__()
         self.tape = tape
         self.places = places
@@ -268,7 +268,7 @@ def additive(mask: Any, query: Any) -> Any:
     return torch.nn.functional.pad(mask, (0, short))[..., : mask.shape[-1]] if short else mask
 
 
-class Places:
+class ModulePaths:
     """Know which module runs, and which line of the user's code."""
 
     def __init__(self, model: Any) -> None:

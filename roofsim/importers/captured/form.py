@@ -50,6 +50,11 @@ class CapturedTensor(Strict):
     base: Number | None = Field(default=None, description="Number of the tensor whose storage it shows, or overwrites.")
     trained: bool = False
 
+    @property
+    def module(self) -> str:
+        """Path of the module that a parameter or buffer belongs to."""
+        return self.name.rpartition(".")[0]
+
 
 class CapturedOp(Strict):
     """A call of an op: ``aten.addmm`` with the tensors that it reads and makes, by number."""
@@ -75,7 +80,7 @@ class CapturedSymbols(Strict):
     length: tuple[Number, ...] = Field(min_length=1)
 
 
-class Measured(Strict):
+class MeasuredPass(Strict):
     """What PyTorch says of the program at one size: FLOPs forward and backward, bytes that autograd keeps."""
 
     batch: Number
@@ -102,4 +107,4 @@ class Capture(Strict):
     loss: Number | None = None
     saved: tuple[Number, ...] = Field(default=(), description="Tensors that autograd keeps for the backward pass.")
     backward: dict[str, Number] = Field(default={}, description="Ops of the captured backward pass: how many of each.")
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredPass, ...] = ()

@@ -121,7 +121,7 @@ class CapturedGraph:
                 _ROLES[entry.role],
                 base=base,
                 requires_grad=entry.trained,
-                component=self.component(entry.name.rpartition(".")[0]),
+                component=self.component(entry.module),
             )
         return self.env[number]
 

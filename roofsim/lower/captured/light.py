@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from roofsim.lower.captured.context import CapturedGraph
 
 
-class Row(NamedTuple):
+class Pointwise(NamedTuple):
     """An elementwise function: of one tensor (and numbers), and of several."""
 
     one: str
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 _POWERS: Final = {2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
-def elementwise(at: CapturedGraph, row: Row) -> None:
+def elementwise(at: CapturedGraph, row: Pointwise) -> None:
     """Emit an elementwise op."""
     inputs = at.reads()
     function = row.several if len(inputs) > 1 and row.several else row.one

@@ -3,94 +3,99 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roofsim.lower.captured import heavy, light, moves
-from roofsim.lower.captured.light import Row
+from roofsim.lower.captured.light import Pointwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.lower.captured.context import CapturedGraph
 
+T = TypeVar("T")
+
+
+def _each(names: str, row: T) -> dict[str, T]:
+    """Return the same row for each of some names."""
+    return dict.fromkeys(names.split(), row)
+
+
 #: Elementwise ops: the function where they read one tensor, and where they read several.
-ELEMENTWISE: Final[dict[str, Row]] = {
-    "add": Row("add_scalar", "add"),
-    "sub": Row("add_scalar", "sub"),
-    "rsub": Row("neg", "sub"),
-    "mul": Row("mul_scalar", "mul"),
-    "div": Row("div_scalar", "div"),
-    "neg": Row("neg"),
-    "pow": Row("pow"),
-    "square": Row("square"),
-    "sqrt": Row("sqrt"),
-    "rsqrt": Row("rsqrt"),
-    "reciprocal": Row("reciprocal"),
-    "exp": Row("exp"),
-    "log": Row("log"),
-    "relu": Row("relu"),
-    "tanh": Row("tanh"),
-    "sigmoid": Row("sigmoid"),
-    "gelu": Row("gelu"),
-    "silu": Row("silu"),
-    "hardswish": Row("hardswish"),
-    "hardsigmoid": Row("hardsigmoid"),
-    "hardtanh": Row("relu6"),
-    "relu6": Row("relu6"),
-    "leaky_relu": Row("leaky_relu"),
-    "elu": Row("elu"),
-    "mish": Row("mish"),
-    "softplus": Row("softplus"),
-    "log_sigmoid_forward": Row("log_sigmoid"),
-    "erf": Row("erf"),
-    "abs": Row("abs"),
-    "clamp": Row("clamp"),
-    "clamp_min": Row("clamp"),
-    "clamp_max": Row("clamp"),
-    "where": Row("where", "where"),
-    "masked_fill": Row("masked_fill", "masked_fill"),
-    "maximum": Row("clamp", "maximum"),
-    "minimum": Row("clamp", "maximum"),
-    "threshold": Row("relu"),
+ELEMENTWISE: Final[dict[str, Pointwise]] = {
+    "add": Pointwise("add_scalar", "add"),
+    "sub": Pointwise("add_scalar", "sub"),
+    "rsub": Pointwise("neg", "sub"),
+    "mul": Pointwise("mul_scalar", "mul"),
+    "div": Pointwise("div_scalar", "div"),
+    "neg": Pointwise("neg"),
+    "pow": Pointwise("pow"),
+    "square": Pointwise("square"),
+    "sqrt": Pointwise("sqrt"),
+    "rsqrt": Pointwise("rsqrt"),
+    "reciprocal": Pointwise("reciprocal"),
+    "exp": Pointwise("exp"),
+    "log": Pointwise("log"),
+    "relu": Pointwise("relu"),
+    "tanh": Pointwise("tanh"),
+    "sigmoid": Pointwise("sigmoid"),
+    "gelu": Pointwise("gelu"),
+    "silu": Pointwise("silu"),
+    "hardswish": Pointwise("hardswish"),
+    "hardsigmoid": Pointwise("hardsigmoid"),
+    "hardtanh": Pointwise("relu6"),
+    "relu6": Pointwise("relu6"),
+    "leaky_relu": Pointwise("leaky_relu"),
+    "elu": Pointwise("elu"),
+    "mish": Pointwise("mish"),
+    "softplus": Pointwise("softplus"),
+    "log_sigmoid_forward": Pointwise("log_sigmoid"),
+    "erf": Pointwise("erf"),
+    "abs": Pointwise("abs"),
+    "clamp": Pointwise("clamp"),
+    "clamp_min": Pointwise("clamp"),
+    "clamp_max": Pointwise("clamp"),
+    "where": Pointwise("where", "where"),
+    "masked_fill": Pointwise("masked_fill", "masked_fill"),
+    "maximum": Pointwise("clamp", "maximum"),
+    "minimum": Pointwise("clamp", "maximum"),
+    "threshold": Pointwise("relu"),
     # No gradient flows through these.
-    **dict.fromkeys(
-        ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_not", "logical_and", "logical_or",
-         "logical_xor", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "sign", "sgn"),
-        Row("compare", "compare"),
+    **_each(
+        "eq ne lt le gt ge isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_not "
+        "bitwise_and bitwise_or bitwise_xor __and__ __or__ sign sgn",
+        Pointwise("compare", "compare"),
     ),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc", "floor_divide", "remainder", "fmod"), Row("floor_divide", "floor_divide")),
-    **dict.fromkeys(("tril", "triu"), Row("mask")),
-    "cos": Row("cosine"),
-    "sin": Row("sine"),
-    **dict.fromkeys(("polar", "complex"), Row("polar", "polar")),
-}  # fmt: skip
+    **_each("floor ceil round trunc floor_divide remainder fmod", Pointwise("floor_divide", "floor_divide")),
+    **_each("tril triu", Pointwise("mask")),
+    "cos": Pointwise("cosine"),
+    "sin": Pointwise("sine"),
+    **_each("polar complex", Pointwise("polar", "polar")),
+}
 
 #: Ops that write without reading, and what they write.
 FILLS: Final = {
-    **dict.fromkeys(
-        ("zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "full_like", "scalar_tensor",
-         "eye", "zero", "fill"),
+    **_each(
+        "zeros ones full new_zeros new_ones new_full zeros_like ones_like full_like scalar_tensor eye zero fill",
         "fill",
     ),
-    **dict.fromkeys(("arange", "linspace"), "arange"),
-    **dict.fromkeys(
-        ("rand", "randn", "rand_like", "randn_like", "randint", "normal", "uniform", "bernoulli", "randperm"), "random"
-    ),
-}  # fmt: skip
+    **_each("arange linspace", "arange"),
+    **_each("rand randn rand_like randn_like randint normal uniform bernoulli randperm", "random"),
+}
 
 #: Ops that show a storage in another form: whether the gradient is a slice of more, a sum, or passes as it is.
 VIEWS: Final = {
-    **dict.fromkeys(
-        ("view", "_unsafe_view", "reshape", "_reshape_alias", "alias", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as",
-         "view_as_real", "view_as_complex", "lift_fresh", "detach", "contiguous", "real", "as_strided"),
+    **_each(
+        "view _unsafe_view reshape _reshape_alias alias unsqueeze squeeze flatten unflatten view_as view_as_real "
+        "view_as_complex lift_fresh detach contiguous real as_strided",
         "reshape",
     ),
-    **dict.fromkeys(("t", "transpose", "permute", "movedim", "swapaxes", "numpy_T", "mT", "adjoint"), "transpose"),
-    **dict.fromkeys(("slice", "select", "narrow", "diagonal", "unfold", "imag"), "slice"),
-    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), "expand"),
-    **dict.fromkeys(("split", "split_with_sizes", "unbind", "chunk"), "split"),
-    **dict.fromkeys(("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided"), "empty"),
-}  # fmt: skip
+    **_each("t transpose permute movedim swapaxes numpy_T mT adjoint", "transpose"),
+    **_each("slice select narrow diagonal unfold imag", "slice"),
+    **_each("expand expand_as broadcast_to", "expand"),
+    **_each("split split_with_sizes unbind chunk", "split"),
+    **_each("empty new_empty empty_like empty_strided new_empty_strided", "empty"),
+}
 
 #: Ops that write elements anew.
 COPIES: Final = {
@@ -99,7 +104,7 @@ COPIES: Final = {
     "cat": "concat",
     "stack": "concat",
     "constant_pad_nd": "pad",
-    **dict.fromkeys(("reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d"), "pad"),
+    **_each("reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d", "pad"),
     "roll": "roll",
     "flip": "roll",
     "repeat": "expand",
@@ -111,21 +116,21 @@ COPIES: Final = {
 
 #: Ops that make fewer elements of many.
 REDUCTIONS: Final = {
-    **dict.fromkeys(("sum", "prod", "count_nonzero", "any", "all"), "sum"),
+    **_each("sum prod count_nonzero any all", "sum"),
     "mean": "mean",
-    **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin"), "max"),
-    **dict.fromkeys(("var", "std", "var_mean", "std_mean", "linalg_vector_norm", "norm", "logsumexp"), "variance"),
+    **_each("amax amin max min argmax argmin", "max"),
+    **_each("var std var_mean std_mean linalg_vector_norm norm logsumexp", "variance"),
 }
 
 #: Ops that follow indices.
 GATHERS: Final = {
-    **dict.fromkeys(("index", "gather", "index_select", "_unsafe_index", "take_along_dim", "embedding_dense"), "index"),
-    **dict.fromkeys(
-        ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "_unsafe_index_put", "index_copy", "masked_scatter",
-         "slice_scatter", "select_scatter", "index_fill"),
+    **_each("index gather index_select _unsafe_index take_along_dim embedding_dense", "index"),
+    **_each(
+        "scatter scatter_add scatter_reduce index_add index_put _unsafe_index_put index_copy masked_scatter "
+        "slice_scatter select_scatter index_fill",
         "scatter",
     ),
-}  # fmt: skip
+}
 
 #: Ops that order elements, or run along an axis.
 SORTS: Final = {
@@ -149,31 +154,31 @@ NORMS: Final = {
     "rms_norm": "rms",
     "native_group_norm": "group",
     "group_norm": "group",
-    **dict.fromkeys(
-        ("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "batch_norm",
-         "_batch_norm_with_update", "_batch_norm_no_update", "miopen_batch_norm"),
+    **_each(
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm "
+        "batch_norm _batch_norm_with_update _batch_norm_no_update miopen_batch_norm",
         "batch",
     ),
-}  # fmt: skip
+}
 
 POOLS: Final = {
-    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d"), "max"),
-    **dict.fromkeys(("max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d"), "max"),
-    **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), "average"),
-    **dict.fromkeys(
-        ("_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d"),
+    **_each("max_pool1d max_pool2d max_pool3d", "max"),
+    **_each("max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d", "max"),
+    **_each("avg_pool1d avg_pool2d avg_pool3d", "average"),
+    **_each(
+        "_adaptive_avg_pool2d adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d",
         "adaptive_average",
     ),
 }
 
 RESIZES: Final = {
-    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact2d"), "nearest"),
-    **dict.fromkeys(
-        ("upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_linear1d", "upsample_bicubic2d", "_upsample_bicubic2d_aa",
-         "upsample_trilinear3d", "grid_sampler_2d"),
+    **_each("upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact2d", "nearest"),
+    **_each(
+        "upsample_bilinear2d _upsample_bilinear2d_aa upsample_linear1d upsample_bicubic2d _upsample_bicubic2d_aa "
+        "upsample_trilinear3d grid_sampler_2d",
         "bilinear",
     ),
-}  # fmt: skip
+}
 
 ATTENTIONS: Final = {
     "_scaled_dot_product_flash_attention": "flash",

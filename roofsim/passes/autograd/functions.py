@@ -17,9 +17,22 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
-    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "normalise",
-     "leaky_relu", "log_sigmoid", "erf"}
-)  # fmt: skip
+    {
+        "gelu",
+        "hardswish",
+        "hardsigmoid",
+        "softplus",
+        "abs",
+        "clamp",
+        "mish",
+        "elu",
+        "relu6",
+        "normalise",
+        "leaky_relu",
+        "log_sigmoid",
+        "erf",
+    }
+)
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
 #: The gradient passes unchanged.
@@ -50,8 +63,8 @@ def elementwise_backward(op: Elementwise, tape: Tape) -> None:
     name = op.function
     if name in CONSTANT:
         return
-    if name == "cell":
-        cell_backward(op, tape)
+    if name in SEVERAL:
+        SEVERAL[name](op, tape)
         return
     grad = tape.incoming(op)
     if name in SPECIAL:
@@ -75,7 +88,7 @@ def _kept_input(op: Elementwise) -> Tensor:
 
 def known_functions() -> frozenset[str]:
     """Return every function that has a row."""
-    return FROM_INPUT | FROM_OUTPUT | IDENTITY | SCALED | CONSTANT | frozenset(SPECIAL)
+    return FROM_INPUT | FROM_OUTPUT | IDENTITY | SCALED | CONSTANT | frozenset(SPECIAL) | frozenset(SEVERAL)
 
 
 def _add(op: Elementwise, tape: Tape, grad: Tensor) -> None:
@@ -221,3 +234,5 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "where": _where,
     "gated": _gated,
 }
+#: Functions of several results, any of which may have got a gradient.
+SEVERAL: Final[dict[str, Callable[[Elementwise, Tape], None]]] = {"cell": cell_backward}

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.ops import Reduction
 
-#: Work of a backward pass against the forward one's: the two gradients of a product.
-_GRADIENTS = 2.0
-
 
 @backward.register
 def _(op: StatedKernel, tape: Tape) -> None:
@@ -26,8 +23,8 @@ def _(op: StatedKernel, tape: Tape) -> None:
         "gradient",
         (*arrived(op, tape), *op.inputs),
         grads,
-        stated_flops=_GRADIENTS * op.stated_flops,
-        stated_bytes=_GRADIENTS * op.stated_bytes,
+        stated_flops=2.0 * op.stated_flops,
+        stated_bytes=2.0 * op.stated_bytes,
         backward=True,
         math=op.math,
     )
