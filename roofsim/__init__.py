@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
+    from roofsim.decide.transplant import transplant
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
@@ -54,6 +55,7 @@ __all__ = [
     "serve",
     "sweep",
     "timeline",
+    "transplant",
     "whatif",
 ]
 
@@ -86,6 +88,7 @@ _HOMES = {
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
+    "transplant": "roofsim.decide.transplant",
     "whatif": "roofsim.decide.whatif",
 }
 

@@ -15,7 +15,7 @@ Force = Annotated[bool, Option("--force", help="Replace the file if it exists.")
 
 
 def capture(*, write: Write = None, force: Force = False) -> None:
-    """Write a script that captures a PyTorch model where PyTorch is: no GPU, no weights, and roofsim need not be there."""
+    """Write a script that captures any PyTorch model as a file that every verb takes in a model's place."""
     from roofsim.calibrate.script import CAPTURE, script_text, write_script
     from roofsim.cli.request import checked_path, write_text
 

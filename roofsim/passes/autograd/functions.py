@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
+<<<<<<< HEAD
     {
         "gelu",
         "hardswish",
@@ -32,6 +33,9 @@ FROM_INPUT: Final = frozenset(
         "log_sigmoid",
         "erf",
     }
+=======
+    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "leaky_relu", "normalise"}
+>>>>>>> main
 )
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
@@ -43,6 +47,8 @@ SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
 CONSTANT: Final = frozenset(
     {
         "delta_step",
+        "conv_step",
+        "scan_step",
         "fill",
         "arange",
         "mask",
