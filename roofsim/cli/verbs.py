@@ -105,6 +105,15 @@ VERBS: Final = {
             "roofsim check gpt.yaml --gpu a100 --measured step_time=212ms --measured memory.peak=30GiB --json",
         ),
     ),
+    "transplant": Verb(
+        "roofsim.cli.transplant:transplant",
+        "Carry a recorded step over to other hardware: each kernel as far from its prediction there as it was here.",
+        (
+            "roofsim transplant t.json gpt.yaml --from a100 --to h100",
+            "roofsim transplant t.json llama3-8b --seq-len 2k --from a100 --to h100 --trace both.json",
+            "roofsim transplant t.json gpt.yaml --from a100 --set memory.bandwidth=2x --json",
+        ),
+    ),
     "sweep": Verb(
         "roofsim.cli.sweep:sweep",
         "Predict every combination of the values of some keys of a scenario.",
@@ -195,10 +204,15 @@ VERBS: Final = {
             "roofsim explain resnet50 stem.conv.conv --json",
         ),
     ),
+    "capture": Verb(
+        "roofsim.cli.capture:capture",
+        "Write a script that captures any PyTorch model as a file that every verb takes in a model's place.",
+        ("roofsim capture --write capture.py", "roofsim capture --write capture.py --force", "roofsim capture"),
+    ),
     "init": Verb(
         "roofsim.cli.init:init",
-        "Write a commented scenario that runs as it is: a start for a file of your own.",
-        ("roofsim init", "roofsim init llama.yaml", "roofsim init gpt.yaml --force"),
+        "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",
+        ("roofsim init", "roofsim init net.yaml --layers", "roofsim init gpt.yaml --force"),
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",

@@ -26,7 +26,7 @@ def decoder(c: Fields, **fields: Any) -> Mapping:
 def sizes(c: Fields) -> Mapping:
     """Return what almost all newer configurations name alike."""
     return {
-        "num_layers": c.whole("num_hidden_layers"),
+        "num_layers": c.whole("num_hidden_layers", "num_layers"),
         "hidden_size": c.whole("hidden_size"),
         "num_attention_heads": c.whole("num_attention_heads"),
         "vocab_size": c.whole("vocab_size"),

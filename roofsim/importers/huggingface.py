@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
+from roofsim.importers.further_decoders import FURTHER_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
@@ -24,7 +25,7 @@ from roofsim.spec.reading.source import is_file, is_folder
 from roofsim.spec.reading.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
-ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **ENCODERS, **VISION}
+ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **FURTHER_DECODERS, **ENCODERS, **VISION}
 
 
 def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:

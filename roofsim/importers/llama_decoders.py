@@ -197,7 +197,8 @@ def _phi3(c: Fields) -> Mapping:
     )
 
 
-def _deepseek(c: Fields, **fields: Any) -> Mapping:
+def latent(c: Fields, **fields: Any) -> Mapping:
+    """Return what DeepSeek and its kin share: latent attention and experts beside shared ones."""
     c.only("moe_layer_freq", 1)
     common = {
         "attention": "mla",
@@ -223,7 +224,7 @@ def _deepseek_v2(c: Fields) -> Mapping:
     c.only("topk_method", "greedy", "group_limited_greedy")
     c.only("scoring_func", "softmax")
     grouped = c.word("topk_method", "greedy") == "group_limited_greedy"
-    return _deepseek(
+    return latent(
         c,
         mlp_bias=c.flag("mlp_bias", False),
         rotary_form="complex",
@@ -236,7 +237,7 @@ def _deepseek_v2(c: Fields) -> Mapping:
 def _deepseek_v3(c: Fields) -> Mapping:
     c.only("topk_method", "noaux_tc")
     c.only("scoring_func", "sigmoid")
-    return _deepseek(
+    return latent(
         c,
         rotary_form="slices" if c.flag("rope_interleave", True) else "rotate_half",
         router_scores="sigmoid",

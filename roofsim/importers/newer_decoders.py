@@ -129,11 +129,18 @@ def _glm4_moe(c: Fields) -> Mapping:
 
 
 def _olmo2(c: Fields) -> Mapping:
-    return gated(c, pre_norms=False, post_norms=True, query_key_norm="full")
+    return gated(c, pre_norms=False, post_norms=True, query_key_norm="full", normalization_weight="fp32")
 
 
 def _olmo3(c: Fields) -> Mapping:
-    return gated(c, pre_norms=False, post_norms=True, query_key_norm="full", **windows(c, default_every=4))
+    return gated(
+        c,
+        pre_norms=False,
+        post_norms=True,
+        query_key_norm="full",
+        normalization_weight="fp32",
+        **windows(c, default_every=4),
+    )
 
 
 def _seed_oss(c: Fields) -> Mapping:

@@ -98,6 +98,92 @@ def test_what_is_written_is_read_as_the_same_run(model, layout):
     assert again.memory.allocated_peak == pytest.approx(result.memory.allocated_peak, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("command", "key", "value"),
+    [
+        (
+            "vllm serve llama3-8b --dtype bfloat16 --kv-cache-dtype fp8",
+            "precision",
+            {"compute": "bf16", "key_value_cache": "fp8"},
+        ),
+        (
+            "vllm serve llama3-8b --quantization awq --kv-cache-dtype fp8",
+            "precision",
+            {"compute": "bf16", "parameters": "int4", "key_value_cache": "fp8"},
+        ),
+        ("vllm serve llama3-8b --quantization fp8 --kv-cache-dtype fp8", "precision", "fp8"),
+        ("vllm serve llama3-8b --kv-offloading-size 40", "serving", {"kv_offloading_size": "40 GiB"}),
+        (
+            "python -m sglang.launch_server --model-path llama3-8b --enable-hierarchical-cache --hicache-ratio 2.5",
+            "serving",
+            {"hicache_ratio": 2.5},
+        ),
+        ("llama-server -m Llama-3.1-8B-Instruct-Q4_K_M.gguf -ngl 99 -fa on", "precision", "q4_k_m"),
+        (
+            "llama-server -hf bartowski/Llama-3.1-8B-Instruct-GGUF:Q8_0 -ctk q8_0 -ctv q8_0",
+            "precision",
+            {"compute": "fp16", "parameters": "q8_0", "key_value_cache": "q8_0"},
+        ),
+    ],
+)
+def test_flags_of_servers_are_keys_of_the_workload(command, key, value):
+    assert read_launch(command).scenario["workload"][key] == value
+
+
+def test_layers_of_a_file_that_stay_on_the_host_are_those_that_the_card_does_not_get():
+    read = read_launch("llama-server -m Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf -ngl 20 -c 8192")
+    assert read.scenario["model"] == "meta-llama-3.1-8b-instruct"
+    assert read.scenario["parallel"]["offload"] == {
+        "parameters": "host",
+        "layers": 13,
+    }  # 32 layers, the head counted as one
+    assert any("8192" in note for note in read.notes)
+    assert read_launch("llama-server -m llama-3.1-70b-q4_k_m.gguf", gpus=2).scenario["parallel"] == {"pipeline": 2}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "llama-3.1-8b", "precision": "q4_k_m", "parallel__offload": {"parameters": "host", "layers": 10}},
+        {"model": "llama-3.1-70b", "precision": "q8_0", "gpus": 4, "pipeline": 4},
+        {
+            "model": "mixtral-8x7b",
+            "precision": "q5_k_m",
+            "gpus": 2,
+            "pipeline": 2,
+            "workload__engine_facts": {"attention": "fused_softmax"},
+        },
+        {"model": "llama-3.1-8b", "parallel__offload": {"key_value_cache": "host"}},
+    ],
+)
+def test_a_server_of_a_file_is_written_and_read_again(asked):
+    asked = dict(asked)
+    result = roofsim.run(
+        asked.pop("model"), **asked, gpu="rtx4090", engine="llama.cpp", phase="decode", context_length=1024
+    )
+    command = launch_command(result.scenario, "llama.cpp", per_node=8)
+    read = read_launch(command, gpus=asked.get("gpus", 1)).scenario
+    again = roofsim.run(read, gpu="rtx4090", phase="decode", context_length=1024)
+    assert again.step_time == pytest.approx(result.step_time, rel=1e-9), command
+
+
+def test_what_a_file_switches_off_is_no_refusal(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[fault_tolerance]\nenable = false\n[training]\nseq_len = 4096\n")
+    assert read_launch(str(path)).scenario["workload"]["sequence_length"] == 4096
+    path.write_text("[fault_tolerance]\nenable = true\n[training]\nseq_len = 4096\n")
+    with pytest.raises(SpecError, match="come and go"):
+        read_launch(str(path))
+
+
+def test_groups_that_share_the_optimizers_state_are_read_and_written():
+    command = f"torchrun --nproc-per-node 8 --nnodes 8 {LLAMA} --num-distributed-optimizer-instances 2"
+    read = read_launch(command).scenario
+    assert read["parallel"]["sharding"] == {"optimizer": 4}  # eight data-parallel ranks
+    again = launch_command(roofsim.run(read, gpu="h100").scenario, "megatron-lm", per_node=8)
+    assert "--num-distributed-optimizer-instances 2" in again
+
+
 @pytest.mark.parametrize("program", ["vllm", "sglang"])
 def test_servers_are_written_and_read_again(program):
     asked = {
@@ -131,9 +217,17 @@ def test_repositories_are_known_by_their_models():
         ("vllm serve $MODEL", "for a shell to fill in"),
         ('vllm serve "m', "No closing quotation"),
         ("vllm serve m --kv-cache-dtype fp8", "--set workload.precision"),
+        (
+            "vllm serve m --dtype bfloat16 --attention-backend FLASHINFER",
+            "--set workload.engine_facts.attention_generation",
+        ),
+        ("llama-server -m llama-3.1-8b-q4_k_m.gguf -sm row", "no counterpart in this engine"),
+        ("llama-server -m llama-3.1-8b-q4_k_m.gguf -ts 3,1", "--set parallel.stage_layers"),
+        ("llama-server -m own-q4_k_m.gguf -ngl 20", "the layers of the model"),
         ("vllm serve m --dtype int3", "known: auto, bfloat16"),
         ("accelerate launch train.py --deepspeed ds.json", "the command of DeepSpeed"),
-        ("accelerate launch --zero_stage 3 train.py", "no flag '--zero_stage'"),
+        ("accelerate launch --zero_stage 3 train.py", "the command of DeepSpeed"),
+        ("accelerate launch --micro_stage 3 train.py", "no flag '--micro_stage'"),
         ("vllm serve m --tensor-parallel-size", "expected one value"),
         ("torchrun --nproc-per-node gpu pretrain_gpt.py --num-layers 2", "expected a number of processes"),
         ("torchrun pretrain_gpt.py --num-layers 2", "needs --hidden-size"),

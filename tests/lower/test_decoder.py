@@ -4,6 +4,7 @@ decoder_reference.csv was counted on the models of transformers 5.23.0, cut to `
 without experts), run by PyTorch 2.13 in bf16 over fake CUDA tensors: shapes, types and storages, no values. FLOPs are
 those of matmuls, grouped matmuls and attention kernels, causal attention in full. `saved` are the distinct storages
 that autograd keeps, parameters, buffers and inputs apart; the peak counts live storages in blocks of 512 bytes.
+hub_reference.csv was written by benchmarks/library/count_decoders.py.
 """
 
 from __future__ import annotations
@@ -89,9 +90,13 @@ def infer(model, phase, batch=2.0, length=32.0, context=0.0, **flavour):
     return AssignPrecision(compute=BF16, parameters=BF16)(lower(model, call)).verify()
 
 
+def _rows(name):
+    with Path(__file__).with_name(name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def _references():
-    with Path(__file__).with_name("decoder_reference.csv").open(encoding="utf-8") as file:
-        return [pytest.param(row, id=f"{row['model']}-{row['attention']}") for row in csv.DictReader(file)]
+    return [pytest.param(row, id=f"{row['model']}-{row['attention']}") for row in _rows("decoder_reference.csv")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,6 +120,16 @@ def test_cut_models_equal_the_library(row):
     kernels = graph.grouped(lambda op: op.phase, lambda op: op.kernels())[Phase.BACKWARD]
     spread = {"bloom-7b1": 0.4, "gpt-oss-20b": 0.1}.get(row["model"], 0.09)
     assert kernels == pytest.approx(float(row["backward_kernels"]), rel=spread)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["model"]) for row in _rows("hub_reference.csv")])
+def test_models_of_hubs_equal_the_library(row):
+    cut = {"num_layers": int(row["layers"]), "num_dense_layers": int(row["dense_layers"])}
+    graph = step(load(row["model"]).model_copy(update=cut), float(row["batch"]), float(row["length"]), attention="sdpa")
+    assert parameters(graph) == float(row["parameters"])
+    assert not row["forward_flops"] or heavy(graph) == float(row["forward_flops"])
+    # As above: rotary tables of their own for windowed layers, and indices of experts.
+    assert profile(graph).saved_activations == pytest.approx(float(row["saved"]), rel=6e-4)
 
 
 VARIANTS: dict[str, Any] = {

@@ -241,10 +241,10 @@ class _CommandReader:
         if "$" in given or "`" in given:
             raise _for_a_shell(given, self.place)
         name = self.table.find(given)
-        opposite = None if name is not None or self.table.passes_over(given) else _opposite(given, self.table)
+        opposite = None if self.table.knows(given) else _opposite(given, self.table)
         if opposite is not None:
             name, equals, value = opposite, "=", "false"
-        if name is None and not strict and not self.table.passes_over(given):
+        if name is None and not strict and not self.table.knows(given):
             near = near_matches(given, self.table.flags, 1)
             if not near or abs(len(near[0]) - len(given)) > 2:
                 self.unread.append(given)

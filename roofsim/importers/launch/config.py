@@ -116,7 +116,7 @@ def _named(path: tuple[str, ...], table: FlagTable) -> tuple[str, str]:
         name = table.find(prefix + given)
         if name is not None:
             return given, name
-        if table.passes_over(prefix + given):
+        if table.knows(prefix + given):
             return given, prefix + given
     name = table.find(path[-1]) if table.file is not None and table.file.flags == "last" else None
     given = ".".join(path)
@@ -171,4 +171,4 @@ def program_of(document: Document, form: str, shown: str) -> FlagTable:
 
 def _knows(table: FlagTable, path: tuple[str, ...]) -> bool:
     _, name = _named(path, table)
-    return table.find(name) is not None or table.passes_over(name)
+    return table.knows(name)

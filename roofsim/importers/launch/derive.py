@@ -1,4 +1,4 @@
-"""What several settings of a launch command say together: batches, shards, stages; in both directions.
+"""What several settings of a launch command say together: batches, shards, stages; `notes` is the other way round.
 
 Tables set notes, keys that begin with a period, where one flag alone is no key of a scenario:
 
@@ -13,6 +13,12 @@ Tables set notes, keys that begin with a period, where one flag alone is no key 
 ``.schedule_stages``   chunks of layers per rank that a pipeline schedule has where nothing else says it
 ``.layers_per_stage``  layers of each chunk, with what the next two count
 ``.first_less``        layers that the embedding counts as; ``.last_less``: the head
+``.instances``         groups of data-parallel ranks that share the optimizer's state
+``.gpu_layers``        last layers that are kept on the card, the head counted as one; ``all``, ``auto``
+``.split .proportions .devices``
+                       ``layer``: every card is a stage; shares of the layers of each; names of the cards
+``.sixteen``           type that matrices are multiplied in whose weights are stored in fewer bits
+``.cache_type``        type of the key-value cache, where it is not that of the activations
 ``.mixed_precision``   type of matrix multiplications beside parameters in fp32
 ``.sharded_recipe``    whether parameters are gathered in that type, not cast by each operation
 ``.load_type``         type that parameters are loaded in
@@ -24,22 +30,20 @@ Tables set notes, keys that begin with a period, where one flag alone is no key 
 
 from __future__ import annotations
 
+import re
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
+from roofsim.spec.precision.roles import PrecisionRoles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from roofsim.errors import Place
     from roofsim.importers.launch.table import FlagTable
 
 #: Keys that count something, which every program must state above zero.
 _COUNTS: Final = ("parallel.tensor", "parallel.pipeline", "parallel.context", "parallel.expert", "parallel.data")
-#: Layers that an embedding or a head may count as.
-_WEIGHTS: Final = range(5)
 
 
 def complete(keys: dict[str, Any], table: FlagTable, place: Place) -> dict[str, Any]:
@@ -57,7 +61,9 @@ def complete(keys: dict[str, Any], table: FlagTable, place: Place) -> dict[str, 
     reading.attention()
     reading.precision()
     reading.recompute()
+    reading.cards()
     reading.shards()
+    reading.instances()
     reading.stages()
     reading.batches()
     reading.engine()
@@ -123,6 +129,9 @@ class _Reading:
 
     def precision(self) -> None:
         keys = self.keys
+        if keys.get(".cache_type") is not None:
+            self._cache_type(keys[".cache_type"])
+            return
         mixed, loaded = keys.get(".mixed_precision"), keys.get(".load_type")
         if "workload.precision" in keys and mixed is None:
             return
@@ -133,6 +142,44 @@ class _Reading:
             keys["workload.precision"] = loaded
         elif self.table.phase == "train":
             keys["workload.precision"] = "fp32"
+
+    def cards(self) -> None:
+        """Deal the layers out to cards, and to the host."""
+        keys = self.keys
+        names = [name for name in str(keys.get(".devices", "")).split(",") if name]
+        shares = [float(share) for share in re.split(r"[,/]", str(keys.get(".proportions", ""))) if share]
+        cards = len(names) or len(shares)
+        if cards:
+            keys.setdefault("hardware.gpus", cards)
+        if shares and len(set(shares)) > 1:
+            raise self.refuse(
+                "cards with unequal parts of the layers", "State them with --set parallel.stage_layers=[...]."
+            )
+        if keys.get(".split") == "layer" and keys.get("hardware.gpus", 1) != 1:
+            keys.setdefault("parallel.pipeline", self.whole("hardware.gpus"))
+        held = keys.get(".gpu_layers", "all")
+        if held in ("all", "auto"):
+            return
+        if isinstance(held, bool) or not isinstance(held, int):
+            raise self.refuse(f"expected a number of layers, all or auto behind -ngl; got {held!r}")
+        layers = self._layers()
+        off = min(max(layers + 1 - held, 0), layers) if held >= 0 else 0
+        if off:
+            keys |= {"parallel.offload.parameters": "host", "parallel.offload.layers": off}
+
+    def _cache_type(self, stored: str) -> None:
+        """State the type of the cache beside that of the weights, which the command must say then."""
+        compute = self.keys.get("workload.precision")
+        if compute is None:
+            hint = f"Say it with the flag for it, or with --set workload.precision='{{compute: bf16, key_value_cache: {stored}}}'."
+            raise self.refuse(f"a cache in {stored} is stated, and not the precision of the weights", hint)
+        if self.keys.get(".values_type", stored) != stored:
+            raise self.refuse("keys and values of different types have no counterpart", "Give both the same type.")
+        if not _computes(compute):
+            wide = self.keys.get(".sixteen", "bf16")
+            self.keys["workload.precision"] = {"compute": wide, "parameters": compute, "key_value_cache": stored}
+        elif compute != stored:
+            self.keys["workload.precision"] = {"compute": compute, "key_value_cache": stored}
 
     def recompute(self) -> None:
         keys, mode = self.keys, self.keys.get(".checkpointing")
@@ -169,6 +216,19 @@ class _Reading:
         if keys.get(".keeps_parameters") and copies > 1 and shares * context > 1:
             raise self.refuse("shards inside groups that keep whole parameters have no counterpart")
 
+    def instances(self) -> None:
+        """Divide the ranks that share the optimizer's state into groups."""
+        groups = self.whole(".instances")
+        if groups == 1:
+            return
+        ranks = self.needed_replicas("a number of groups that share the optimizer's state") * self.whole(
+            "parallel.context"
+        )
+        if ranks % groups:
+            raise self.refuse(f"{ranks} ranks cannot form {groups} groups that share the optimizer's state")
+        if self.keys.get("parallel.sharding") == "optimizer":
+            self.keys["parallel.sharding"] = {"optimizer": ranks // groups}
+
     def stages(self) -> None:
         keys, stages = self.keys, self.whole("parallel.pipeline")
         chunks = self.keys.get(".schedule_stages", 1)
@@ -192,7 +252,9 @@ class _Reading:
             name = self.keys.get("model", "")
             layers = layers_of(name) if isinstance(name, str) else None
         if layers is None:
-            raise self.refuse("a pipeline needs the layers of the model, and the command names none that is known")
+            raise self.refuse(
+                "layers are dealt out to cards, which needs the layers of the model, and the command names none that is known"
+            )
         return int(layers)
 
     def _chunks(self, wanted: int, stages: int, usual: int) -> int:
@@ -266,8 +328,19 @@ class _Reading:
         self.keys["workload.engine"] = "+".join([self.keys.get("workload.engine", self.table.engine), *variants])
 
 
+def _computes(precision: str) -> bool:
+    """Tell whether matrices are multiplied in a precision, or only stored."""
+    roles: Any = PrecisionRoles
+    try:
+        roles(compute=precision)
+    except ValueError:
+        return False
+    return True
+
+
 def layers_of(name: str) -> int | None:
     """Return the layers of a model of the catalog."""
+    name = catalog.aliases("model").get(name, name)
     if not catalog.has("model", name):
         return None
     data = catalog.load("model", name).data
@@ -288,96 +361,3 @@ def dealt(layers: int, parts: int, first: int, last: int) -> list[int] | None:
     sizes[0] -= first
     sizes[-1] -= last
     return sizes
-
-
-def notes_of(scenario: Mapping[str, Any], table: FlagTable) -> dict[str, Any]:
-    """Return the notes, and the keys, that a program's flags are written from: the other way round."""
-    parallel, workload, facts = scenario["parallel"], scenario["workload"], scenario["workload"]["engine_facts"]
-    noted = {flag.key for flag in table.flags.values()} | {key for flag in table.flags.values() for key in _cases(flag)}
-    notes: dict[str, Any] = {}
-    if table.phase == "train":
-        notes |= _batch_notes(workload, parallel, noted)
-        notes |= _shard_notes(parallel)
-        notes |= _stage_notes(scenario) if ".first_less" in noted else {}
-        notes |= _precision_notes(workload, facts)
-        notes |= _recompute_notes(workload["recompute"])
-        notes |= {".per_node": None}
-    elif ".attention_data" in noted and parallel["expert"] > 1 and parallel["data"] > 1:
-        notes |= {".attention_data": True, "parallel.tensor": parallel["tensor"] * parallel["data"]}
-        notes |= {"parallel.expert_tensor": None}
-    variants = str(workload["engine"]).partition("@")[0].split("+")[1:]
-    return notes | {f".variant.{name}": name in variants for name in table.engine_variants}
-
-
-def _cases(flag: Any) -> list[str]:
-    return [key for case in flag.cases.values() for key in case]
-
-
-def _batch_notes(workload: Mapping[str, Any], parallel: Mapping[str, Any], noted: set[Any]) -> dict[str, Any]:
-    micro, data = workload["micro_batch_size"], parallel["data"]
-    steps = workload["global_batch_size"] // (micro * data)
-    if ".piece" in noted and parallel["pipeline"] > 1:
-        return {".piece": micro, ".local_batch": micro * steps, ".accumulation": 1}
-    return {".piece": None, ".local_batch": micro, ".accumulation": steps}
-
-
-def _shard_notes(parallel: Mapping[str, Any]) -> dict[str, Any]:
-    sharding, data, context = parallel["sharding"], parallel["data"], parallel["context"]
-    if isinstance(sharding, dict):
-        ranks = sharding.get("full")
-        if ranks is None or ranks % context:
-            return {}
-        shares = ranks // context
-        return {".replicate": data // shares, ".shard": shares, ".keeps_parameters": False}
-    if sharding == "none":
-        return {".replicate": data, ".shard": 1, ".keeps_parameters": False}
-    return {".replicate": 1, ".shard": -1, ".keeps_parameters": sharding == "gradients"}
-
-
-def _stage_notes(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    parallel, layers = scenario["parallel"], scenario["model"].get("num_layers")
-    stages, chunks = parallel["pipeline"], parallel["virtual_stages"]
-    if stages == 1 or layers is None:
-        return {".first_less": 1, ".last_less": 1}
-    stated = parallel["stage_layers"]
-    ends = [(int(parallel["account_for_embedding"]), int(parallel["account_for_loss"]))]
-    if stated is not None:
-        ends = [
-            (first, last)
-            for first in _WEIGHTS
-            for last in _WEIGHTS
-            if dealt(layers, stages, first, last) == list(stated)
-        ]
-    if not ends or (stated is None and (layers + sum(ends[0])) % (stages * chunks)):
-        raise SpecError(
-            Problem(
-                f"the program deals {layers} layers out to {stages} stages in another way", hint="State an even split."
-            )
-        )
-    first, last = ends[0]
-    each = (layers + first + last) // (stages * chunks)
-    return {
-        ".first_less": first,
-        ".last_less": last,
-        ".layers_per_stage": each if chunks > 2 else None,
-        ".schedule_stages": min(chunks, 2),
-    }
-
-
-def _recompute_notes(recompute: Any) -> dict[str, Any]:
-    if isinstance(recompute, dict) and recompute.get("policy") == "full" and recompute.get("every") is not None:
-        return {".checkpointing": "selective", ".checkpointing_every": recompute["every"]}
-    every = "op" if recompute == "selective" else None
-    return {".checkpointing": recompute if isinstance(recompute, str) else None, ".checkpointing_every": every}
-
-
-def _precision_notes(workload: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    name = workload["precision"]["name"]
-    sharded = facts.get("precision_recipe") == "sharded"
-    if name in ("bf16-amp", "fp16-amp"):
-        return {".mixed_precision": name.removesuffix("-amp"), ".sharded_recipe": False, ".load_type": None}
-    if name == "fp32":
-        return {".mixed_precision": "fp32", ".sharded_recipe": sharded, ".load_type": None}
-    if sharded or name not in ("bf16", "fp16"):
-        return {".mixed_precision": name, ".sharded_recipe": sharded, ".load_type": None}
-    return {".mixed_precision": None, ".sharded_recipe": False, ".load_type": name}

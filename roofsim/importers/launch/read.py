@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,10 +14,17 @@ from roofsim.spec import catalog
 from roofsim.spec.reading.source import Document, parse_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from roofsim.importers.launch.config import Setting
     from roofsim.importers.launch.table import Flag
 
 
+#: Files of llama.cpp, and repositories of them, that name the format of the weights: ``Llama-3.1-8B-Instruct-Q4_K_M.gguf``.
+_FILE: Final = re.compile(
+    r"(?P<model>.+?)(?:[-._:])(?P<format>(?:UD-)?(?:I?Q\d\w*|B?F16|F32|MXFP4))(?:-\d{5}-of-\d{5})?(?:\.gguf)?",
+    re.IGNORECASE,
+)
 #: Endings of repositories of tuned models, which are built as the model without them.
 _TUNED: Final = ("-instruct", "-chat", "-it", "-base", "-hf")
 
@@ -84,6 +92,7 @@ def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = N
             keys |= said
             places |= dict.fromkeys(said, _place(command.settings[name]))
     keys |= _model(command)
+    notes = [*command.notes, *_notes(command)]
     counted = command.gpus if command.gpus is not None else gpus
     if counted is not None:
         keys["hardware.gpus"] = counted
@@ -98,11 +107,19 @@ def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = N
     paths: dict[tuple[str | int, ...], Place] = {
         tuple(key.split(".")): place for key, place in places.items() if not key.startswith(".")
     }
-    return Launch(_nested(keys), table.name, passed, command.unread, command.notes, paths)
+    return Launch(_nested(keys), table.name, passed, command.unread, tuple(notes), paths)
 
 
 def _place(setting: Setting) -> Place:
     return Place(f"{setting.place} {setting.given}")
+
+
+def _notes(command: Command) -> Iterator[str]:
+    """Yield what a reader should know of flags that are read and set nothing."""
+    for name, setting in command.settings.items():
+        flag = command.table.flags.get(name)
+        if flag is not None and flag.note:
+            yield f"{setting.given}: {flag.note.format(given=' '.join(setting.arguments))}"
 
 
 def _spelled(command: Command, name: str) -> str:
@@ -115,8 +132,11 @@ def _check(command: Command) -> None:
     """Refuse flags that nobody knows, and those that have no counterpart."""
     table = command.table
     for name, setting in command.settings.items():
-        if name in table.refused and not table.passes_over(name):
-            hint = f"{table.refused[name][:1].upper()}{table.refused[name][1:]}."
+        instead = table.instead(name)
+        if instead is not None:
+            if setting.arguments == ("false",):  # switched off, as a configuration file says of what it does without
+                continue
+            hint = f"{instead[:1].upper()}{instead[1:]}."
             raise SpecError(Problem(f"{_shown(setting)} cannot be read", setting.place, hint=hint))
         if name not in table.flags and not table.passes_over(name):
             known = [*table.flags, *table.refused]
@@ -143,7 +163,7 @@ def _said(command: Command, name: str, flag: Flag) -> dict[str, Any]:
     if flag.key is None:
         return {}
     argument = _argument(setting)
-    value = parse_value(argument, str(_place(setting)))
+    value = parse_value(f"{argument} {flag.unit}".strip(), str(_place(setting)))
     if flag.quotient:
         first, second = (_number(command, other) for other in flag.quotient)
         chunks = first / (second * _positive(value, setting))
@@ -225,7 +245,12 @@ def _model(command: Command) -> dict[str, Any]:
         return {}
     if len(said) != 1:
         raise SpecError(Problem(f"expected one model; got {', '.join(said) or 'none'}", command.place))
-    return {"model": _named(said[0])}
+    named_file = _FILE.fullmatch(said[0].rpartition("/")[2])
+    if named_file is None:
+        return {"model": _named(said[0])}
+    stored = named_file["format"].lower().removeprefix("ud-")
+    stored = {"f16": "fp16", "f32": "fp32"}.get(stored, stored)
+    return {"model": _named(named_file["model"].removesuffix("-GGUF")), "workload.precision": stored}
 
 
 def _flavor(command: Command) -> dict[str, Any]:
@@ -247,7 +272,9 @@ def _named(name: str) -> str:
     """Return the catalog's name of a repository: ``meta-llama/Llama-3.1-8B-Instruct`` runs as ``llama-3.1-8b`` does."""
     known = {*catalog.names("model"), *catalog.aliases("model")}
     short = name.lower().rpartition("/")[2]
-    ways = [name.lower(), short, *(short.removesuffix(ending) for ending in _TUNED)]
+    short = short.removesuffix("-gguf")
+    shorts = dict.fromkeys([short, short.removeprefix("meta-")])
+    ways = [name.lower(), *shorts, *(each.removesuffix(ending) for each in shorts for ending in _TUNED)]
     return next((way for way in ways if way in known), name)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import UnknownNameError, did_you_mean
 from roofsim.records import dataclass, field
 from roofsim.spec.reading.source import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _HERE: Final = Path(__file__).parent
 #: Parts that several tables include.
@@ -50,10 +53,14 @@ class Flag:
         Value of the key -> further words to write.
     said_by
         Values of a scenario for which a flag without argument is written, where `value` is not the only one.
+    note
+        What a reader should know of a flag that is read, and changes nothing: ``{given}`` is what was given.
     hint
         The way out where an argument cannot be read.
     reads
         Format of the configuration file that the argument names.
+    unit
+        Unit of a number: ``GiB``.
     text, list
         Whether a number is written as text in a configuration file, and whether a value is written as a list.
     """
@@ -71,8 +78,10 @@ class Flag:
     beside: str | None = None
     writes: dict[str, str] = field(default_factory=dict)
     said_by: tuple[Any, ...] = ()
+    note: str = ""
     hint: str = ""
     reads: str | None = None
+    unit: str = ""
     text: bool = False
     list: bool = False
 
@@ -148,7 +157,7 @@ class FlagTable:
     unset
         Arguments that stand for a flag that is not given.
     refused
-        Flags -> what to do instead.
+        Flags, or patterns of them, -> what to do instead.
     changes_nothing
         Flags (patterns) that change neither time nor memory.
     same
@@ -192,7 +201,24 @@ class FlagTable:
 
     def passes_over(self, given: str) -> bool:
         """Tell whether a flag changes neither time nor memory."""
-        return any(fnmatchcase(bare(given), bare(pattern)) for pattern in self.changes_nothing)
+        return self.find(given) not in self.refused and _matching(given, self.changes_nothing) is not None
+
+    def instead(self, given: str) -> str | None:
+        """Return what to do instead of a flag that is refused; None for any other."""
+        name = self.find(given)
+        if name in self.flags or self.passes_over(given):
+            return None
+        pattern = name if name in self.refused else _matching(given, self.refused)
+        return None if pattern is None else self.refused[pattern]
+
+    def knows(self, given: str) -> bool:
+        """Tell whether a flag is one of the program's: one that is read, refused or passed over."""
+        return self.find(given) is not None or self.passes_over(given) or self.instead(given) is not None
+
+
+def _matching(given: str, patterns: Iterable[str]) -> str | None:
+    """Return the first of some patterns that a flag matches."""
+    return next((pattern for pattern in patterns if fnmatchcase(bare(given), bare(pattern))), None)
 
 
 def bare(name: str) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.importers.launch.check import differences
-from roofsim.importers.launch.derive import notes_of
+from roofsim.importers.launch.notes import notes_of
 from roofsim.importers.launch.table import table_of
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
+from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +83,7 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     scenario
         The resolved scenario of a result (``result.scenario``).
     program
-        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``.
+        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``, ``llama.cpp``.
     per_node
         GPUs of a node.
 
@@ -195,6 +196,7 @@ class _View:
         if flag.values:
             argument = next((word for word, meant in flag.values.items() if meant == value and meant is not None), None)
             return None if argument is None else [argument]
+        value = value / parse(f"1 {flag.unit}", "B") if flag.unit else value
         return [f"{value:g}" if isinstance(value, float) else str(value)]
 
     def _case(self, flag: Flag) -> list[str] | None:
@@ -238,7 +240,8 @@ def _start(scenario: Mapping[str, Any], table: FlagTable, per_node: int, *, with
     file = [] if table.file is None or not with_file else [table.file.flag, table.file.name]
     filled = {"{per_node}": [str(each)], "{nodes}": [str(nodes)], "{file}": file}
     words = chain.from_iterable(filled.get(word, [word]) for word in table.command)
-    return [_model(scenario) if word == "{model}" else shlex.quote(word) for word in words]
+    own = {"{model}": _model, "{weights}": _weights}
+    return [own[word](scenario) if word in own else shlex.quote(word) for word in words]
 
 
 def _machines(scenario: Mapping[str, Any], per_node: int) -> tuple[int, int]:
@@ -252,6 +255,14 @@ def _model(scenario: Mapping[str, Any]) -> str:
     name = str(scenario["model"].get("name", "MODEL"))
     aliases = catalog.load("model", name).data.get("aliases", ()) if name in catalog.names("model") else ()
     return shlex.quote(next((alias for alias in aliases if "/" in alias), name))
+
+
+def _weights(scenario: Mapping[str, Any]) -> str:
+    """Return the file of a model, named as its publishers do, with the format of its weights."""
+    precision = scenario["workload"]["precision"]
+    stored = precision["weights"] if precision["name"] == "custom" else precision["name"]
+    stored = {"fp16": "f16", "fp32": "f32"}.get(stored, stored)
+    return shlex.quote(f"{scenario['model'].get('name', 'MODEL')}-{str(stored).upper()}.gguf")
 
 
 def _nested(entries: dict[str, Any], table: FlagTable) -> dict[str, Any]:

@@ -170,6 +170,9 @@ class DecoderModel(TransformerModel):
     attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
     logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
     logit_scale: bool = Field(default=False, description="A constant factor on logits (Cohere).")
+    residual_scale: bool = Field(
+        default=False, description="A constant factor on what sublayers add (Granite, MiniCPM)."
+    )
     attention_gate: bool = Field(
         default=False, description="A sigmoid gate on what attention returns, from the query projection (Qwen3-Next)."
     )
@@ -252,6 +255,12 @@ class DecoderModel(TransformerModel):
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
         return self
 
+    @property
+    def mixes_layers(self) -> bool:
+        """Whether only every n-th layer attends to everything as all do elsewhere: others have windows, states or turned heads."""
+        unturned = self.full_attention_every is not None and not self.full_attention_rotates
+        return self.sliding_window is not None or self.delta_net is not None or unturned
+
     def traits(self) -> Traits:
         """Return the numbers that general code asks for."""
         traits, net = super().traits(), self.delta_net
@@ -279,7 +288,7 @@ class DecoderModel(TransformerModel):
 
     def layers_alike(self) -> Any:
         """Return the layers like that of `one_layer`: all, or those with experts; None where windows or states make them differ."""
-        if self.sliding_window is not None or self.delta_net is not None:
+        if self.sliding_window is not None or self.mixes_layers:
             return None
         return self.num_layers - (self.num_dense_layers if self.num_experts else 0)
 
