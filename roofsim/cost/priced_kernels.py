@@ -105,8 +105,8 @@ class PricedKernels:
     def held_share(self, work: KernelWork, cost: KernelCost, scales: Scales | None = None) -> Array:
         """Return the share of each kernel that the power controller does not average with its neighbours, at its price."""
         mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
-        mean = mean if scales is None else mean / scales.launch_rate
-        share: Array = np.where(work.apart & alone, window(cost.time, mean), 0.0)
+        own: Real = mean if scales is None else mean / scales.launch_rate
+        share: Array = np.where(work.apart & alone, window(cost.time, own), 0.0)
         return share
 
     def prices(self) -> list[KernelCost]:

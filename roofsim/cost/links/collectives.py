@@ -17,7 +17,7 @@ import numpy as np
 
 from roofsim.cost.links.fabric import Fabric, Tier, fabric_of
 from roofsim.errors import NoDataError, did_you_mean
-from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
+from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, soft_minimum, where
 from roofsim.points import anywhere
 from roofsim.records import dataclass
 
@@ -309,7 +309,7 @@ def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
         own = near * (1.0 + fabric.shared.own_copy.get(task.kind, 0.0) / maximum(task.members - 1.0, 1.0))
         slowed = own / fabric.shared.exchange_efficiency
         step = kind.exchange_step * tier.step / kind.step
-        latency = peers * step + _lesser(task.within * kind.exchange_handshake, near / kind.exchange_small, 2.0)
+        latency = peers * step + soft_minimum(task.within * kind.exchange_handshake, near / kind.exchange_small, 2.0)
         inside = _transfer(task, tier, slowed, near, peers)
     network = fabric.network
     far_step = real(np.sqrt(maximum(task.nodes - 1.0, 0.0))) * network.step + network.point
@@ -355,7 +355,7 @@ def _inside(task: _Task, tier: Tier | None, own: Real, size: Real, steps: Real, 
         return 0.0 * size, 0.0 * size
     near = task.within * size
     handshake = task.within * tier.constants.handshake + steps * tier.constants.handshake_step
-    latency = steps * tier.step + _lesser(handshake, near / tier.constants.small, 2.0)
+    latency = steps * tier.step + soft_minimum(handshake, near / tier.constants.small, 2.0)
     return latency, _transfer(task, tier, task.within * own, filled * near, steps)
 
 
@@ -364,7 +364,9 @@ def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Re
     shared = tier.sharing(task.members, task.stride, to_all=task.kind == "all_to_all")
     wide = divide(own * shared, tier.ring(task.members))
     startup = tier.constants.fill + tier.constants.fill_step * steps
-    seconds: Real = wide / task.intra_scale + _lesser(startup, size / tier.constants.ramp, 1.0) / task.latency_scale
+    seconds: Real = (
+        wide / task.intra_scale + soft_minimum(startup, size / tier.constants.ramp, 1.0) / task.latency_scale
+    )
     return seconds
 
 
@@ -372,17 +374,9 @@ def _outside(task: _Task, fabric: Fabric, size: Real, share: float) -> Real:
     """Return the time over the NICs that a group has on a node; `share` is the bandwidth against a ring's."""
     size = task.crossing * size / share * fabric.crowding(task.nodes, task.members)
     wide = divide(size, task.network * fabric.network.efficiency)
-    return wide + _lesser(
+    return wide + soft_minimum(
         fabric.network.fill / task.latency_scale + 0.0 * size, divide(size, task.network * fabric.network.ramp), 1.0
     )
-
-
-def _lesser(a: Real, b: Real, norm: float) -> Real:
-    """Return a soft minimum of numbers that are not negative; 0 where one of them is."""
-    small, large = minimum(a, b), maximum(a, b)
-    ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
-    lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
-    return lesser
 
 
 def _over(task: _Task, fabric: Fabric, tier: Tier | None, latency: Real, inside: Real, outside: Real) -> CollectiveTime:
