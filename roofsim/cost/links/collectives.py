@@ -134,16 +134,13 @@ def collective_time(
         Members of the group. One rank takes no time.
     stride
         Distance between neighbouring members in global rank order.
-    intra_scale, inter_scale
-        Factors on the bandwidths inside and between nodes.
-    latency_scale
-        Factor on the rate at which all passes that does not go with them: launches, steps, handshakes, startups.
+    intra_scale, inter_scale, latency_scale
+        Factors on the bandwidths inside and between nodes, and on the rate of launches, steps, handshakes and startups.
     groups
         Groups of a node that communicate at once and share its NICs; None: as many as fill the node.
     custom
         Engine that brings its own kernels for short all-reduces inside a node (a name of hardware/engines; of engines
         that nobody measured, and for ``any``, the mean of those measured); None: the collective library only.
-
     in_switch
         Whether switches that can may reduce the data; they do not add 8-bit types.
     together
