@@ -14,16 +14,12 @@ from roofsim.spec.reading.quantity import Duration, Frequency, Power
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.offload import Offload
+from roofsim.spec.scenario.optimizers import OptimizerName
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.strict import Strict
-
-OPTIMIZERS: Final = (
-    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
-    "muon", "none",
-)  # fmt: skip
 
 TRAIN_ONLY: Final = ("global_batch_size",)
 SERVING: Final = ("concurrency", "request_rate", "serving")
@@ -119,20 +115,12 @@ class Workload(Strict):
         "Default: bf16, or fp16 on cards without bf16.",
         examples=list(NAMES),
     )
-    optimizer: Literal[
-        "adamw",
-        "adamw-fused",
-        "adamw-loop",
-        "lamb",
-        "adam8bit",
-        "adam4bit",
-        "sgd",
-        "sgd-momentum",
-        "adafactor",
-        "lion",
-        "muon",
-        "none",
-    ] = Field(default="adamw", description="The optimizer of a training step.")
+    optimizer: OptimizerName = Field(default="adamw", description="The optimizer of a training step.")
+    weight_average: Literal["none", "ema"] = Field(
+        default="none",
+        description="ema: a moving average of the trained parameters is kept beside them, in the type of masters, and sharded as "
+        "the optimizer's state is.",
+    )
     adapter: Literal["lora", "qlora"] | Adapter | None = Field(
         default=None,
         description="Train low-rank adapters beside a frozen model: a name, or {kind: qlora, rank: 16, targets: [query, "
