@@ -14,7 +14,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
 from roofsim.passes.host.placement import streamed
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes
-from roofsim.passes.narrow_layers import check_narrow_layers
+from roofsim.passes.narrow_layers import check_converted_layers, check_narrow_layers
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.records import dataclass, replace
@@ -136,6 +136,7 @@ def build(
     """
     program = _built(resolved, first_only, first, templates)
     check_narrow_layers((stage.graph for stage in program.stages), resolved.precision)
+    check_converted_layers((stage.graph for stage in program.stages), resolved.precision, resolved.architecture)
     return program
 
 

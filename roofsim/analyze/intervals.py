@@ -18,7 +18,7 @@ from roofsim.analyze.distance import (
     traits_of,
     traits_of_memory,
 )
-from roofsim.numeric import is_scalar, maximum, where
+from roofsim.numeric import divide, is_scalar, maximum, where
 from roofsim.spec.constants.intervals import shipped
 
 if TYPE_CHECKING:
@@ -40,6 +40,21 @@ UNKNOWN_FLOWS: Final = (
     "How many flows share links of this network, or whether it spreads packets, is not known; "
     "hardware/constants/links.yaml: flows"
 )
+#: What limits a step -> the fields of a card, and those of a node, that state it.
+_OF_CARD: Final = {
+    "compute": ("peak", "vector_peak", "compute_units", "clock"),
+    "memory_bandwidth": ("memory",),
+    "power": ("tdp",),
+    "intra_node_link": ("link",),
+    "host_link": ("host_link",),
+}
+_OF_NODE: Final = {
+    "intra_node_link": ("link",),
+    "inter_node_link": ("nics_per_node", "node_network"),
+    "host_link": ("host_link",),
+    "host_memory": ("host",),
+    "storage": ("storage",),
+}
 
 
 def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]:
@@ -57,7 +72,36 @@ def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str,
     full = where(crowded, 1.0, 0.0)
     if not (isinstance(full, float) and full == 0.0):
         counted["crowded"] = full
+    from_memory = recalled_share(evaluation)
+    if not (isinstance(from_memory, float) and from_memory == 0.0):
+        counted["recalled"] = from_memory
     return parts_of(counted, intervals.ends("time")) | _unknown_host(evaluation) | _unknown_flows(evaluation)
+
+
+def recalled_figures(evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
+    """Return the figures from memory that limit a step, and which of its limits each states: ``a30 link`` -> intra_node_link."""
+    resolved = evaluation.resolved
+    figures: dict[str, tuple[str, ...]] = {}
+    for owner, fields in ((resolved.gpu, _OF_CARD), (resolved.system, _OF_NODE)):
+        for name in owner.recalled:
+            head, _, part = name.partition(".")
+            limits = tuple(limit for limit, stated in fields.items() if head in stated and _limits(evaluation, limit))
+            if limits and part in ("", resolved.precision.math):
+                figures[f"{owner.name} {name}"] = limits
+    return figures
+
+
+def recalled_share(evaluation: Evaluation) -> Real:
+    """Return the share of a step that waits for what a recalled figure states."""
+    limits = {limit for stated in recalled_figures(evaluation).values() for limit in stated}
+    step = evaluation.step
+    return sum((divide(step.resources[limit], step.step) for limit in sorted(limits)), 0.0)
+
+
+def _limits(evaluation: Evaluation, limit: str) -> bool:
+    """Tell whether a resource limits some part of a step."""
+    seconds = evaluation.step.resources.get(limit, 0.0)
+    return not (is_scalar(seconds) and seconds == 0.0)
 
 
 def _unknown_host(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:

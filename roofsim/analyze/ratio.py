@@ -30,7 +30,7 @@ _SOFTWARE: Final = (
 )
 #: Terms of intervals that count something of which two runs may have more and less: the error per unit is the same.
 _COUNTED: Final = (
-    "convolutions", "streams", "host", "communication", "nodes", "crowded", "unknown_host", "unknown_flows",
+    "convolutions", "streams", "host", "communication", "nodes", "crowded", "recalled", "unknown_host", "unknown_flows",
 )  # fmt: skip
 
 #: Numbers of a resolved scenario that decide how large its kernels are.

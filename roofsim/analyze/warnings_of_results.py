@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.analyze.host import host_notes
-from roofsim.analyze.intervals import interval_parts, nearly_full
+from roofsim.analyze.intervals import interval_parts, nearly_full, recalled_figures
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.verdicts import FITS
 from roofsim.spec.constants.intervals import shipped
@@ -42,6 +42,9 @@ def _basis(evaluation: Evaluation) -> list[str]:
             f"no {resolved.workload.phase} with {resolved.engine.name} on {resolved.architecture.name} was measured: software "
             f"takes time to use a chip, and one pair in ten that was new so far was {slower:.0%} slower than predicted or more"
         )
+    figures = recalled_figures(evaluation)
+    if figures:
+        notes.append(f"no public source was found for {', '.join(figures)}: recalled; {wider}")
     return notes
 
 

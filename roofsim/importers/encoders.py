@@ -125,6 +125,11 @@ def _t5(c: Fields) -> Mapping:
     }
 
 
+def _mt5(c: Fields) -> Mapping:
+    defaults = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    return _t5(Fields({**defaults, **c.data}, c.where, c.path))
+
+
 #: Tokens of Whisper's vocabulary from which it knows languages (openai/whisper, model.py, is_multilingual).
 _MULTILINGUAL: Final = 51865
 
@@ -164,7 +169,10 @@ def _whisper(c: Fields) -> Mapping:
 ENCODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "bert": _bert,
     "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "camembert": _roberta,
     "distilbert": _distilbert,
     "t5": _t5,
+    "mt5": _mt5,
     "whisper": _whisper,
 }

@@ -243,7 +243,7 @@ class _Branch:
         self.component = Component("lora", Purpose.ADAPTER, op.component)
         self.low = op.outputs[0].dtype
         self.weights = writer.plan.weights
-        self.math = op.math if op.math is TF32 else None
+        self.math = op.math if op.math in (TF32, FP32) else None
 
     def write(self) -> None:
         """Emit the kernels; the sum becomes the layer's result."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from roofsim.errors import GraphError, PassError
 from roofsim.graph.component import Purpose
-from roofsim.graph.tensor import DTYPES, TF32, DType
+from roofsim.graph.tensor import DTYPES, DType
 from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
@@ -309,7 +309,7 @@ def assign_precision(
     return AssignPrecision(
         compute=DTYPES[precision.compute],
         parameters=DTYPES[precision.parameters],
-        math=DTYPES[precision.math] if narrow else {"tf32": TF32}.get(precision.math),
+        math=DTYPES.get((precision.math if narrow else precision.multiplied_in) or ""),
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],

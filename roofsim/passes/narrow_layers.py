@@ -1,4 +1,4 @@
-"""Refuse narrow arithmetic for a network none of whose layers an engine runs in it."""
+"""Refuse arithmetic that no library has kernels for: narrow, of a network that convolves, or converted, of convolutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.hardware.architecture import Architecture
     from roofsim.spec.precision.roles import Precision
+
+
+def check_converted_layers(graphs: Iterable[OpGraph], precision: Precision, architecture: Architecture) -> None:
+    """Refuse convolutions of a format that the card has no units for, and that libraries convert for matrix products alone.
+
+    Raises
+    ------
+    SpecError
+        When there are such convolutions.
+    """
+    kernels = {str(name): those for name, those in architecture.converted.items()}.get(precision.compute)
+    if kernels is None or precision.math == precision.compute or "convolutions" in kernels:
+        return
+    if any(isinstance(op, Convolution) for graph in graphs for op in graph):
+        raise SpecError(
+            Problem(
+                f"libraries have no {precision.compute} convolutions for cards of architecture {architecture.name}; they convert "
+                "operands of matrix products alone",
+                path="workload.precision",
+                hint="Take fp16 or fp32.",
+            )
+        )
 
 
 def check_narrow_layers(graphs: Iterable[OpGraph], precision: Precision) -> None:

@@ -26,6 +26,7 @@ _FOLDERS: Final[dict[str, str]] = {
 
 #: What is named in one place: ``--gpus a100,dgx-h100``.
 _CARD_OR_NODE: Final[dict[Kind, Kind]] = {"gpu": "system", "system": "gpu"}
+_SAID: Final = {"gpu": "GPU", "system": "system"}
 #: Entries of plug-ins that were read.
 _READ: Final[dict[tuple[Kind, str], Plugin]] = {}
 _LETTERS: Final = ascii_lowercase
@@ -148,23 +149,28 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         return key
     if key in aliases(kind):
         return aliases(kind)[key]
-    meant = _meant(kind, key)
-    if loosely and len(meant) == 1:
+    plain = key.replace(".", "-")  # p4d.24xlarge, BM.GPU.H100.8: aliases are written without full stops
+    if plain in aliases(kind):
+        return aliases(kind)[plain]
+    meant, other = _meant(kind, key), _is_another(kind, plain) or _is_another(kind, key)
+    if loosely and len(meant) == 1 and other is None:
         return meant[0]
     added: dict[str, str] = {}
-    if not _is_another(kind, key):
+    if other is None:
         added = _plugged_aliases(kind) | {name: name for name in plugged(kind)}
         if key in added:
             return added[key]
     close = meant or near_matches(key, [*names(kind), *aliases(kind), *added])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
+    if other is not None:
+        hint = f"It is a {_SAID[other]}: --{other} {name}, or hardware.{other} in a file."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 
 
-def _is_another(kind: Kind, key: str) -> bool:
-    """Tell whether a name that may be a card's or a node's is one of roofsim's own of the other kind: no plug-in is asked."""
+def _is_another(kind: Kind, key: str) -> Kind | None:
+    """Return the other kind where a name that may be a card's or a node's is one of roofsim's own of it: no plug-in is asked."""
     other = _CARD_OR_NODE.get(kind)
-    return other is not None and (key in names(other) or key in aliases(other))
+    return other if other is not None and (key in names(other) or key in aliases(other)) else None
 
 
 #: Words before the name of a card that say no more than the name does.

@@ -131,7 +131,7 @@ class Resolver:
         assert hardware is not None
         assert degrees is not None
         self.assumed += hardware.assumed
-        precision = self.precision(scenario.workload, engine, hardware.gpu, model.stored)
+        precision = self.precision(scenario.workload, engine, hardware, model.stored)
         words = scenario.workload.model_copy(update={"engine": self.engine_label})
         case = self.workload(
             ScenarioCase(
@@ -353,9 +353,9 @@ class Resolver:
         own = {key: value for key, value in own.items() if value is not None}
         return stated.with_facts(Engine, own, lambda keys: place(("workload", *keys)))
 
-    def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
+    def precision(self, workload: Workload, engine: Engine, card: Hardware, stored: StoredWeights | None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
-        precision, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
+        precision, assumed, warnings = choose_precision(workload, engine, card, stored, self.document)
         self.assumed += assumed
         self.warnings += warnings
         return precision

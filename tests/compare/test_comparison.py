@@ -65,7 +65,7 @@ def test_a_card_without_the_type_says_what_would_run():
     ("scenario", "card", "name"),
     [
         (TRAINED, "v100", "fp16-amp"),
-        (TRAINED, "gtx1080ti", "fp32"),
+        (TRAINED, "k80", "fp16-amp"),
         ({**TRAINED, "workload": {**TRAINED["workload"], "engine": "megatron-core"}}, "v100", "fp16"),
         ({**TRAINED, "workload": {**TRAINED["workload"], "precision": "fp8"}}, "a100", "bf16"),
         ({**TRAINED, "workload": {**TRAINED["workload"], "precision": "tf32"}}, "v100", "fp32"),
@@ -117,7 +117,7 @@ def test_a_wrong_scenario_is_an_error_not_a_table():
 
 
 def test_where_nothing_runs_there_is_a_table_of_reasons():
-    comparison = roofsim.compare(TRAINED, ["v100", "t4"])
+    comparison = roofsim.compare(TRAINED, ["v100", "titan-v"])
     assert [row.runs for row in comparison] == [False, False]
     assert comparison.fastest is None
     assert comparison.sentence == "None of them runs this scenario."

@@ -61,11 +61,14 @@ def test_parameters_of_published_shapes(entry):
     assert sum(tensor.numel * copies for tensor, copies in graph.parameters().items()) == entry["parameters"]
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if (catalog.names("model").get(name)) is not None])
-def test_the_catalog_says_the_same(name):
+@pytest.mark.parametrize(
+    "entry", [one for one in (*PUBLISHED, *HUB) if one["name"] in catalog.names("model")], ids=lambda one: one["name"]
+)
+def test_the_catalog_says_the_same(entry):
+    name = entry["name"]
     document = catalog.load("model", name)
     ours = validate(family_schema(document.data["family"]), document).completed().model_dump(exclude=NAMING)
-    assert imported(CONFIGS[name]).completed().model_dump(exclude=NAMING) == ours
+    assert imported(entry["config"]).completed().model_dump(exclude=NAMING) == ours
 
 
 def test_every_architecture_has_a_published_shape():

@@ -122,3 +122,9 @@ def test_suffixes_are_read_in_any_case(name, text, folder):
     assert layers_of(name) == (3 if name == "A.JSON" else 12)
     (folder / "outer.yaml").write_text(f"model: {name}\n" if name == "A.JSON" else "model: gpt\n")
     assert layers_of("outer.yaml") == (3 if name == "A.JSON" else 12)
+
+
+@pytest.mark.parametrize(("key", "name", "way"), [("gpu", "p4d.24xlarge", "--system"), ("system", "rtx4090", "--gpu")])
+def test_a_node_named_as_a_card_says_how_to_name_it(key, name, way):
+    with pytest.raises(SpecError, match=f"unknown {key} '{name}'. It is a .*: {way} {name}"):
+        roofsim.resolve("gpt", **{key: name})

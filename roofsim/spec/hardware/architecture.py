@@ -34,6 +34,11 @@ class Architecture(Strict):
         description="Number format -> factor on the shared compute share, assumed where neither steps nor kernels of the "
         "generation were measured.",
     )
+    converted: dict[Literal["fp16", "bf16"], tuple[Literal["products", "convolutions"], ...]] = Field(
+        default_factory=dict,
+        description="Number format that cards without units for it store, and libraries convert to fp32 on the way into their "
+        "kernels, which run at the fp32 rate -> the kernels that do so.",
+    )
     kernels_since: Annotated[float, Field(ge=2005.0, le=2040.0)] | None = Field(
         default=None,
         description="When libraries first had kernels for it, a decimal year: its first card, or that of the generation "

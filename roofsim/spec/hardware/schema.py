@@ -24,7 +24,19 @@ PEAK_TYPES: Final = (
 VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
 #: Names and kinds, which no override changes.
-FIXED: Final = ("name", "schema", "sources", "aliases", "architecture", "vendor", "gpu", "topology", "form")
+FIXED: Final = (
+    "name",
+    "schema",
+    "sources",
+    "aliases",
+    "checked",
+    "recalled",
+    "architecture",
+    "vendor",
+    "gpu",
+    "topology",
+    "form",
+)
 
 
 class Clock(Strict):
@@ -40,6 +52,12 @@ class DeviceMemory(Strict):
     capacity: Bytes
     bandwidth: Bandwidth = Field(description="Datasheet bandwidth, one direction at a time.")
     type: str = ""
+    bus: Annotated[int, Field(ge=32, le=16384)] | None = Field(
+        default=None, description="Data lines, all stacks or chips together."
+    )
+    rate: Bandwidth | None = Field(
+        default=None, description="Of one data line; times `bus` it is the bandwidth, which is what counts."
+    )
     stacks: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None,
         description="Stacks of high-bandwidth memory on the package; null: it has none, or nobody states them.",
@@ -92,6 +110,15 @@ class Gpu(Strict):
         description="Socket or slot that it sits in: pcie, sxm4, sxm5, oam ...; null: unknown, fits anywhere.",
     )
     year: Annotated[int, Field(ge=2005, le=2040)] | None = None
+    checked: str | None = Field(
+        default=None,
+        description="When the figures were last held against their sources, YYYY-MM-DD; null: not noted.",
+    )
+    recalled: tuple[str, ...] = Field(
+        default=(),
+        description="Figures from memory, without a source: field or field.part. Lists, `show`, warnings and intervals of "
+        "answers say so.",
+    )
     aliases: tuple[str, ...] = ()
     compute_units: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="Streaming multiprocessors, compute units, cores."
@@ -195,6 +222,15 @@ class System(Strict):
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str
+    checked: str | None = Field(
+        default=None,
+        description="When the figures were last held against their sources, YYYY-MM-DD; null: not noted.",
+    )
+    recalled: tuple[str, ...] = Field(
+        default=(),
+        description="Figures from memory, without a source: field or field.part. Lists, `show`, warnings and intervals of "
+        "answers say so.",
+    )
     aliases: tuple[str, ...] = ()
     description: str = ""
     gpu: str | None = Field(default=None, description="The GPU that it comes with; null: any.")

@@ -142,3 +142,12 @@ class Precision:
     operands: str | None = None
     attention: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def multiplied_in(self) -> str | None:
+        """Number format of products where it is neither that of their operands nor a narrow one; None: it is.
+
+        tf32 on fp32, or fp32 on 16-bit operands that libraries convert.
+        """
+        converted = self.math == "fp32" and self.compute != "fp32"
+        return self.math if converted or self.math == "tf32" else None

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Workload
+    from roofsim.spec.settle.hardware import Hardware
 
 
 def choose_precision(
-    workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None, document: Document
+    workload: Workload, engine: Engine, hardware: Hardware, stored: StoredWeights | None, document: Document
 ) -> tuple[Precision, list[str], list[str]]:
     """Return the precision, what was assumed, and warnings.
 
@@ -36,7 +37,8 @@ def choose_precision(
     SpecError
         For a precision that is unknown, or that card or engine do not run.
     """
-    wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
+    wanted, gpu = workload.precision, hardware.gpu
+    stack = _stack(workload.phase, engine, gpu, tuple(hardware.architecture.converted))
     recipe: dict[str, Any] = {
         "recipe": engine.precision.recipe,
         "gradient_type": engine.training.gradient_type,
@@ -87,7 +89,7 @@ def _with_frozen_base(
     return replace(precision, weights=stored.label, stored=own, notes=(*precision.notes, note))
 
 
-def _stack(phase: str, engine: Engine, gpu: Gpu) -> Platform:
+def _stack(phase: str, engine: Engine, gpu: Gpu, converted: tuple[str, ...]) -> Platform:
     """Return what a card and an engine make of a precision name."""
     return Platform(
         phase=phase,
@@ -95,6 +97,7 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Platform:
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
         engine=engine.name,
         sixteen=engine.precision.sixteen,
+        converted=converted,
         facts=engine.precision,
     )
 

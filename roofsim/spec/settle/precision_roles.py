@@ -36,6 +36,8 @@ class Platform:
         The engine's name and its types; None: nothing is stated of them.
     sixteen
         The 16-bit type that is computed in beside narrow weights.
+    converted
+        Formats that the card has no units for, and whose operands libraries convert to fp32.
     """
 
     phase: str = "forward"
@@ -43,6 +45,7 @@ class Platform:
     arithmetic: tuple[str, ...] | None = None
     engine: str = ""
     sixteen: str = "fp16"
+    converted: tuple[str, ...] = ()
     facts: PrecisionFacts | None = None
 
     def meant(self, name: str) -> str:
@@ -73,6 +76,10 @@ class Platform:
     def has(self, name: str) -> bool:
         """Whether the card computes in a format."""
         return self.arithmetic is None or name in self.arithmetic
+
+    def multiplies_in(self, name: str) -> str:
+        """Return the format in which operands of a format are multiplied: fp32 where the card has no units for theirs."""
+        return "fp32" if name in self.converted and not self.has(name) else name
 
     def wide(self) -> str:
         """Return the type of arithmetic beside narrow weights: 16 bits, where the card has them."""
@@ -134,8 +141,20 @@ def named_precision(name: str, recipe: str, gradient_type: str, stack: Platform)
         return _uniform(name, "fp32", name)
     if name.endswith("-amp"):
         low = name.removesuffix("-amp")
-        return replace(_uniform(name, "fp32", low), compute=low, autocast=True, key_value_cache=low)
-    return _with_recipe(_uniform(name, name, name), recipe, gradient_type)
+        plain = replace(
+            _uniform(name, "fp32", stack.multiplies_in(low)), compute=low, autocast=True, key_value_cache=low
+        )
+        return replace(plain, notes=_converted(low, stack))
+    plain = replace(_uniform(name, name, stack.multiplies_in(name)), notes=_converted(name, stack))
+    return _with_recipe(plain, recipe, gradient_type)
+
+
+def _converted(name: str, stack: Platform) -> tuple[str, ...]:
+    """Say where operands are converted on the way into products."""
+    if stack.multiplies_in(name) == name:
+        return ()
+    note = f"{stack.gpu} has no {name} units: libraries convert {name} operands to fp32, and products run at the fp32 rate at most"
+    return (f"{note}; engines that check for {name} units refuse it",)
 
 
 def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision:
