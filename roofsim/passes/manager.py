@@ -390,10 +390,7 @@ def _optimizer(optimizer: str, precision: Precision, engine: Engine, *, averages
 
 
 def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
-    """Return the method and the implementation that an optimizer name means with an engine.
-
-    ``adamw`` alone is the engine's own choice; the other optimizers have one usual implementation each.
-    """
+    """Return the method and the implementation that an optimizer means: of ``adamw`` the engine's own, of others the usual."""
     if optimizer == "adamw":
         return "adamw", engine.training.adamw
     if optimizer.startswith("adamw-"):

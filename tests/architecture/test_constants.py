@@ -99,7 +99,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "cost/links/collectives.py": {"ROUNDS"},
     "passes/kernels/narrow_results.py": {"WIDE", "READ"},
     "passes/kernels/plain_kernels.py": {"PARTS", 3},
-    "passes/optimizer/newton_schulz.py": {"STEPS", "_CONVOLUTION", 3, 4, 5, 6},
+    "passes/optimizer/newton_schulz.py": {"STEPS", 3, 4, 5, 6},
+    "passes/optimizer/products.py": {"_CONVOLUTION"},
+    "passes/optimizer/low_rank.py": {"RANK", "_READS", "_WRITES", 3, 4, 12},
+    "passes/optimizer/preconditioners.py": {
+        "SOAP_LONGEST", "SOAP_EVERY", "_SOAP_PRODUCTS", "_SOAP_BASIS", "SHAMPOO_BLOCK", "_SHAMPOO_PRODUCTS", 3,
+    },
     "passes/optimizer/step.py": {"ELEMENTS_PER_LAUNCH", "TENSORS_PER_LAUNCH", "_BYTE", 8},
     "spec/precision/formats.py": {"EXL2_RANGE"},
     "spec/precision/gguf.py": {"SMALL_VALUES", "EIGHT_EXPERTS", "GROUPS_OF_70B", "LAYERS_OF_70B"},

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from roofsim.passes.optimizer.low_rank import projected
-from roofsim.passes.optimizer.newton_schulz import orthogonalised
-from roofsim.passes.optimizer.preconditioners import preconditioned, rotated
 from roofsim.records import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from roofsim.graph.tensor import Tensor
-    from roofsim.numeric import Real
-    from roofsim.passes.optimizer.products import Products
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +51,8 @@ class Method:
     """Whether its states are fp32 whatever the parameters have."""
     factored: bool = False
     """Whether it keeps a row and a column of each matrix in place of a state."""
-    products: Callable[[dict[Tensor, Real], Real], Products] | None = None
-    """Its matrix products over tensors and their copies, at so many bytes per element; None: it has none."""
+    products: str = ""
+    """What counts its matrix products, a module beside this one and its function; none: it has none."""
     rest: str | None = None
     """The method that embeddings, heads and vectors go to; None: it takes them too."""
     passes_shards_on: bool = False
@@ -130,7 +120,7 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
     ),
     ("muon", "loop"): Method(
         states=1, kernels=40.0, parameter_reads=2, parameter_writes=2, gradient_reads=3, state_reads=2, state_writes=2,
-        flops=8.0, products=orthogonalised, rest="adamw", passes_shards_on=True,
+        flops=8.0, products="newton_schulz.orthogonalised", rest="adamw", passes_shards_on=True,
         source="KellerJordan/Muon, muon.py: momentum and gradient interpolated in place, decay and update; what lies between "
         "is `newton_schulz`; embeddings, heads and vectors go to AdamW",
     ),
@@ -169,18 +159,18 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
     ),
     ("galore", "loop"): Method(
         states=0, kernels=13.0, parameter_reads=3, parameter_writes=3, gradient_reads=1, state_reads=0, state_writes=0,
-        flops=3.0, products=projected, rest="adamw",
+        flops=3.0, products="low_rank.projected", rest="adamw",
         source="jiaweizzhao/GaLore, galore_torch/adamw.py and galore_projector.py (arXiv 2403.03507): what lies between is "
         "`low_rank`; embeddings, heads and vectors go to AdamW (README: attention and MLP only)",
     ),
     ("soap", "loop"): Method(
         states=2, kernels=20.0, parameter_reads=2, parameter_writes=1, gradient_reads=1, state_reads=10, state_writes=8,
-        flops=16.0, largest=3.0, products=rotated,
+        flops=16.0, largest=3.0, products="preconditioners.rotated",
         source="nikhilvyas/SOAP, soap.py (arXiv 2409.11321): Adam's two states, its products in `preconditioners`",
     ),
     ("shampoo", "loop"): Method(
         states=2, kernels=16.0, parameter_reads=2, parameter_writes=1, gradient_reads=3, state_reads=6, state_writes=4,
-        flops=14.0, largest=2.0, products=preconditioned,
+        flops=14.0, largest=2.0, products="preconditioners.preconditioned",
         source="facebookresearch/optimizers, distributed_shampoo (arXiv 2309.06497): filtered gradient and Adam's second moment "
         "for grafting, its products in `preconditioners`",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
@@ -115,11 +116,20 @@ class AddOptimizerStep:
         launches = row.kernels * self._multi_tensor(elements, tensors)
         state = Tensor(f"{leaf}.state0", (elements,), stored, Role.OPTIMIZER_STATE)
         return OptimizerUpdate(
-            name=leaf, phase=Phase.OPTIMIZER, inputs=(state,), outputs=(), method="average", implementation="foreach",
-            elements=elements, read=elements * (row.parameter_reads + row.state_reads) * stored.itemsize,
-            written=elements * row.state_writes * stored.itemsize, launches=launches, flops_per_element=row.flops, stored=dtype,
+            name=leaf,
+            phase=Phase.OPTIMIZER,
+            inputs=(state,),
+            outputs=(),
+            method="average",
+            implementation="foreach",
+            elements=elements,
+            read=elements * (row.parameter_reads + row.state_reads) * stored.itemsize,
+            written=elements * row.state_writes * stored.itemsize,
+            launches=launches,
+            flops_per_element=row.flops,
+            stored=dtype,
             listed=row.kernels * tensors,
-        )  # fmt: skip
+        )
 
     def _row(self, method: str) -> Method:
         implementation = self.implementation
@@ -136,7 +146,7 @@ class AddOptimizerStep:
         gradient = _wider(dtype, self.gradient_type)
         leaf = f"optimizer.{dtype.name}" if method == self.method else f"optimizer.{dtype.name}.{method}"
         state_type = FP32 if row.wide_states else _wider(dtype, self.state_type)
-        products = NOTHING if row.products is None else row.products(group, stored.itemsize)
+        products = _products(row, group, stored.itemsize)
         states = self._state_tensors(row, leaf, state_type, elements, group, products)
         read, written = self._traffic(
             row, _state_size(row, states, stored, elements), stored.itemsize, gradient.itemsize
@@ -237,6 +247,15 @@ def _wider(dtype: DType, other: DType | None) -> DType:
     return dtype if other is None or dtype.rank > other.rank else other
 
 
+def _products(row: Method, group: dict[Tensor, Real], itemsize: Real) -> Products:
+    """Return the matrix products of a method, by the module that counts them."""
+    if not row.products:
+        return NOTHING
+    module, _, function = row.products.partition(".")
+    counted: Products = getattr(import_module(f"roofsim.passes.optimizer.{module}"), function)(group, itemsize)
+    return counted
+
+
 def _by_type(trained: dict[Tensor, Real]) -> dict[DType, dict[Tensor, Real]]:
     groups: dict[DType, dict[Tensor, Real]] = {}
     for tensor, copies in trained.items():
@@ -248,9 +267,16 @@ def _exchange(name: str, tensors: list[Tensor], ranks: Real, elements: Real) -> 
     """Return the exchange of shards for whole matrices: as many elements come as go, in bf16."""
     received = Tensor(f"{name}.received", (elements,), BF16, Role.TEMPORARY)
     return Collective(
-        name=name, inputs=tuple(tensors), outputs=(received,), function="all_to_all", group_of="data", ranks=ranks,
-        phase=Phase.OPTIMIZER, whole=(received,), travels_in=BF16,
-    )  # fmt: skip
+        name=name,
+        inputs=tuple(tensors),
+        outputs=(received,),
+        function="all_to_all",
+        group_of="data",
+        ranks=ranks,
+        phase=Phase.OPTIMIZER,
+        whole=(received,),
+        travels_in=BF16,
+    )
 
 
 def _hidden_matrix(tensor: Tensor) -> bool:

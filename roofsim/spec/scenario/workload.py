@@ -14,12 +14,48 @@ from roofsim.spec.reading.quantity import Duration, Frequency, Power
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.offload import Offload
-from roofsim.spec.scenario.optimizers import OptimizerName
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.strict import Strict
+
+OptimizerName = Literal[
+    "adamw",
+    "adamw-fused",
+    "adamw-loop",
+    "paged-adamw",
+    "lamb",
+    "adam8bit",
+    "paged-adam8bit",
+    "adam4bit",
+    "ademamix",
+    "ademamix8bit",
+    "sgd",
+    "sgd-momentum",
+    "lars",
+    "adagrad",
+    "adafactor",
+    "lion",
+    "muon",
+    "soap",
+    "shampoo",
+    "galore",
+    "none",
+]
+
+#: Optimizers that multiply matrices, which no host is priced for.
+MATRIX_OPTIMIZERS: Final = ("muon", "soap", "shampoo", "galore")
+
+#: Optimizer -> what a reader of its step time should know.
+OPTIMIZER_NOTES: Final = {
+    "paged-adamw": "its state is priced on the card; pages that find no room there would move over PCIe in every step",
+    "paged-adam8bit": "its state is priced on the card; pages that find no room there would move over PCIe in every step",
+    "galore": "rank 128; new projections (a singular value decomposition of each matrix every 200 steps) are not in the step",
+    "soap": "its bases are renewed every 10 steps, a tenth of that is in each; QR is priced as matrix products",
+    "shampoo": "blocks of 1,024; new roots (an eigendecomposition of each block, every precondition_frequency steps) are not in "
+    "the step",
+}
 
 TRAIN_ONLY: Final = ("global_batch_size",)
 SERVING: Final = ("concurrency", "request_rate", "serving")

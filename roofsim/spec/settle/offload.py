@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import Problem, SpecError
 from roofsim.numeric import Real, minimum
 from roofsim.spec.scenario.offload import HOST, TIERS
-from roofsim.spec.scenario.optimizers import MULTIPLY
+from roofsim.spec.scenario.workload import MATRIX_OPTIMIZERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) 
         message, hint, part = "no optimizer uses it (optimizer: none)", "Leave it out, or choose an optimizer.", updated
     elif workload.optimizer != "none" and "optimizer_state" not in moved and part != "activations":
         message, hint = f"{part} off the device are updated by the host", "Offload optimizer_state too."
-    elif workload.optimizer in MULTIPLY and updated:
+    elif workload.optimizer in MATRIX_OPTIMIZERS and updated:
         message, hint = (
             f"{workload.optimizer}'s matrix products on the host are not priced by this version",
             "Use adamw.",
