@@ -215,8 +215,8 @@ VERBS: Final = {
     ),
     "init": Verb(
         "roofsim.cli.init:init",
-        "Write a commented scenario that runs as it is: a start for a file of your own.",
-        ("roofsim init", "roofsim init llama.yaml", "roofsim init gpt.yaml --force"),
+        "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",
+        ("roofsim init", "roofsim init net.yaml --layers", "roofsim init gpt.yaml --force"),
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",

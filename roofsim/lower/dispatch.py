@@ -42,6 +42,7 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "dit-pipeline": ("diffusion.pipeline", "lower_denoiser"),
     "mamba": ("language.mamba", "lower_mamba"),
     "dlrm": ("recommender.dlrm", "lower_dlrm"),
+    "layers": ("listed.net", "lower_layers"),
 }
 
 

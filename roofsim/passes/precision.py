@@ -9,6 +9,7 @@ from roofsim.errors import Problem, SpecError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import (
+    STATE_STEPS,
     Attention,
     CacheAppend,
     Cast,
@@ -30,6 +31,7 @@ from roofsim.graph.ops import (
     Normalization,
     OptimizerUpdate,
     Pool,
+    Recurrence,
     Reduction,
     Resize,
     Scan,
@@ -59,7 +61,7 @@ def autocast_policy(op: AbstractOp) -> str:
 
 
 _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
-    LOW: (Matmul, GroupedMatmul, Attention, Convolution),
+    LOW: (Matmul, GroupedMatmul, Attention, Convolution, Recurrence),
     WIDE: (Loss, Resize),
     WIDEST: (Copy, Fused),
     KEEP: (
@@ -361,7 +363,9 @@ class _Dispatch:
         # What is made from nothing is made like a tensor that it holds.
         widest = _widest(inputs) or _widest(holds)
         if widest is not None:
-            return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
+            of_first = isinstance(op, Normalization | Scan)
+            of_first = of_first or (isinstance(op, Elementwise) and op.function in STATE_STEPS)
+            return inputs[0].dtype if of_first else widest
         return FP32 if self.plan.autocast else self.plan.compute
 
 

@@ -12,6 +12,7 @@ from roofsim.spec.engine.facts import for_all_cards
 from roofsim.spec.engine.find import check_phase, choose, handed_over, said_of
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.mechanisms import ALL, Mechanisms
+from roofsim.spec.model.read import read_model
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
@@ -317,7 +318,7 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        model = validate(schema, document.named(name), prefix=prefix)
+        model = read_model(schema, document.named(name), prefix)
         self.warnings += model.caveats()
         return model
 

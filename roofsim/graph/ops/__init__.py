@@ -7,6 +7,7 @@ from roofsim.graph.ops.heavy import (
     Convolution,
     GroupedMatmul,
     Matmul,
+    Recurrence,
     Scan,
     visible_share,
 )
@@ -14,6 +15,7 @@ from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (
     BUFFERS,
+    STATE_STEPS,
     Cast,
     Copy,
     Dropout,
@@ -29,6 +31,7 @@ from roofsim.graph.ops.light import (
 
 __all__ = [
     "BUFFERS",
+    "STATE_STEPS",
     "Attention",
     "CacheAppend",
     "Cast",
@@ -50,6 +53,7 @@ __all__ = [
     "Normalization",
     "OptimizerUpdate",
     "Pool",
+    "Recurrence",
     "Reduction",
     "Resize",
     "Scan",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
-    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "normalise"}
+    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "leaky_relu", "normalise"}
 )
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
@@ -28,6 +28,8 @@ SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
 CONSTANT: Final = frozenset(
     {
         "delta_step",
+        "conv_step",
+        "scan_step",
         "fill",
         "arange",
         "mask",

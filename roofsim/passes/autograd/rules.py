@@ -307,8 +307,12 @@ def _(op: Embedding, tape: Tape) -> None:
 def _(op: Gather, tape: Tape) -> None:
     source, *indices = op.inputs
     grad = tape.incoming(op)
-    zeros = tape.zeros(source, grad.dtype)
     out = tape.new(source, grad.dtype)
+    if op.function == "index_add":  # each row takes the gradient of the sum that it went into
+        tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index")
+        tape.give(source, out)
+        return
+    zeros = tape.zeros(source, grad.dtype)
     tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter")
     tape.give(source, out)
 

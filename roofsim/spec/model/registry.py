@@ -36,6 +36,7 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "dit-pipeline": ("diffusion_pipelines", "DitPipelineModel"),
     "mamba": ("mamba", "MambaModel"),
     "dlrm": ("recommendation", "DlrmModel"),
+    "layers": ("layers.model", "LayersModel"),
 }
 
 
