@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from roofsim.spec.settle.cards import Card
 
     Given = str | Path | dict[str, Any] | Scenario
-    Reader = Callable[[Given], Document]
+    Reader = Callable[[Any], Document]
 
 SCHEMA: Final = "roofsim/diff/1"
 #: What an op has besides seconds.
@@ -193,7 +193,7 @@ def diff(
     -------
     Diff
         ``verdict`` is ``better`` (or no worse than is allowed), ``worse``, ``undecided`` (inside the interval) or ``none`` (one of
-        them cannot be predicted); ``exit_code`` 0, 3, 4, 5.
+        them cannot be predicted); ``exit_code`` 0, 3, 4, 5. Times are in seconds, memory and traffic in bytes.
 
     Raises
     ------

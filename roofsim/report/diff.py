@@ -9,6 +9,7 @@ from rich.text import Text
 from roofsim.decide.gate import BETTER, NO_VERDICT, UNDECIDED, WORSE
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _row(name: str, change: FigureChange | None, shown: Any) -> tuple[str, str, 
 
 
 def _bytes(number_of: float) -> str:
-    return words.humanize(number_of, "B", 3)
+    return humanize(number_of, "B", 3)
 
 
 def growth(ratio: float | None) -> str:
