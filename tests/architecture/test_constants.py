@@ -151,6 +151,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/causes.py": {"MOST_ORDERED"},
     "decide/explained.py": {"_CLOCKS", "_CLOSES", "_EDGE", "_LITTLE", "_MOST", "_NARROWINGS", "_NUMBERS", "_OF_A_GROUP"},
     "decide/free.py": {"_LEAST_BITS", "_LOOKED_AT", "_RETURNED", "_SAME", "_WIDTHS"},
+    "decide/gate.py": {"EXIT_CODES", "_SAME"},
+    "decide/revisions.py": {"_MOST_BYTES", "_MOST_FILES"},
     "decide/market.py": {"_LEVEL", "_FREE"},
     "decide/timed_kernels.py": {"MICROSECOND", "_ALIKE", "_TENSOR", "_WIDTHS"},
     "decide/prices.py": {"IDLE", "NOTHING", "_END"},
