@@ -14,13 +14,8 @@ from roofsim.spec.model.traits import Traits
 ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 #: Where families describe and build themselves, and where foreign descriptions become theirs.
 OWN = (
-<<<<<<< HEAD
     "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/captured", "lower/blocks",
-    "importers",
-=======
-    "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/blocks",
     "lower/listed", "importers",
->>>>>>> main
 )  # fmt: skip
 GENERAL = [
     path

@@ -127,16 +127,16 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
 
 
 @kernels_of.register
-<<<<<<< HEAD
 def _(op: StatedKernel, context: Pricing) -> tuple[KernelWork, ...]:
     return (context.heavy(op, op.flops(), op.bytes_read(), "matmul"),)
-=======
+
+
+@kernels_of.register
 def _(op: Recurrence, context: Pricing) -> tuple[KernelWork, ...]:
     # One call; the library launches kernel after kernel, none of which takes less than the smallest.
     work = context.heavy(op, op.executed_flops(), op.bytes_read() + op.bytes_written(), "matmul")
     floor = (op.kernels() - 1.0) * context.device.architecture.kernel_floor
     return (replace(_streamed(work, op.batch, context), floor=floor),)
->>>>>>> main
 
 
 @kernels_of.register

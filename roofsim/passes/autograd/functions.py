@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
-<<<<<<< HEAD
     {
         "gelu",
         "hardswish",
@@ -28,14 +27,11 @@ FROM_INPUT: Final = frozenset(
         "mish",
         "elu",
         "relu6",
-        "normalise",
         "leaky_relu",
         "log_sigmoid",
         "erf",
+        "normalise",
     }
-=======
-    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "leaky_relu", "normalise"}
->>>>>>> main
 )
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
