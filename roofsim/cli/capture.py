@@ -20,7 +20,7 @@ def capture(*, write: Write = None, force: Force = False) -> None:
     from roofsim.cli.request import checked_path, write_text
 
     if write is None:
-        write_text(script_text(CAPTURE))
+        write_text(script_text(package=CAPTURE))
         return
     checked_path(write, ".py")
     write_script(write, force=force, package=CAPTURE)

@@ -35,7 +35,7 @@ def written(tmp_path, data, name="model.roofsim.json"):
 
 def test_the_script_stands_alone():
     """It imports PyTorch and the standard library, and its parts one another's names only."""
-    tree = ast.parse(script_text(CAPTURE))
+    tree = ast.parse(script_text(package=CAPTURE))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not [name for name in imported if name.startswith("roofsim")]
