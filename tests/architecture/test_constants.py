@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS"},
     "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
-    "decide/power.py": {"_LIMITS"},
+    "decide/power.py": {"_AS_FAST", "_LIMITS"},
     "report/power.py": {"_NOTHING"},
     "report/budget.py": {"_MOST", "_REFUSED"},
     # how far limits of power were tried
