@@ -180,6 +180,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Need": _printed_by("need", "print_need"), "Plan": _show_plan,
     "ServerChoices": _printed_by("servers", "print_servers"), "Advised": _printed_by("advise", "print_advice"),
     "Check": _printed_by("check", "print_check"), "Transplant": _printed_by("transplant", "print_transplant"),
+    "PredictedTable": _printed_by("predicted", "print_predicted"),
     "JobCost": _printed_by("job", "print_job"), "Budget": _printed_by("budget", "print_budget"),
     "Owning": _printed_by("owning", "print_owning"), "PowerCurve": _printed_by("power", "print_power"),
 }  # fmt: skip
@@ -318,6 +319,7 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "PowerCurve": _said_by("power"),
     "Check": _line_of_check,
     "Transplant": _said_by("transplant"),
+    "PredictedTable": _said_by("predicted"),
 }
 
 

@@ -201,7 +201,7 @@ def test_command_line_options_are_frozen():
 #: The names that `from roofsim import ...` knows.
 PUBLIC = """
 NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives compare
-evaluate explain fit graph memory need ops plan power rent_or_buy resolve run serve sweep timeline transplant whatif
+evaluate explain fit graph memory need ops plan power predict_batch rent_or_buy resolve run serve sweep timeline transplant whatif
 """
 
 
