@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.calibrate.script import measurement_script
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
     from roofsim.decide.check import check
@@ -45,6 +46,7 @@ __all__ = [
     "explain",
     "fit",
     "graph",
+    "measurement_script",
     "memory",
     "need",
     "ops",
@@ -81,6 +83,7 @@ _HOMES = {
     "explain": "roofsim.views",
     "fit": "roofsim.api",
     "graph": "roofsim.views",
+    "measurement_script": "roofsim.calibrate.script",
     "memory": "roofsim.views",
     "need": "roofsim.decide.need",
     "ops": "roofsim.views",

@@ -204,10 +204,15 @@ VERBS: Final = {
             "roofsim explain resnet50 stem.conv.conv --json",
         ),
     ),
+    "capture": Verb(
+        "roofsim.cli.capture:capture",
+        "Write a script that captures any PyTorch model as a file that every verb takes in a model's place.",
+        ("roofsim capture --write capture.py", "roofsim capture --write capture.py --force", "roofsim capture"),
+    ),
     "init": Verb(
         "roofsim.cli.init:init",
-        "Write a commented scenario that runs as it is: a start for a file of your own.",
-        ("roofsim init", "roofsim init llama.yaml", "roofsim init gpt.yaml --force"),
+        "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",
+        ("roofsim init", "roofsim init net.yaml --layers", "roofsim init gpt.yaml --force"),
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",
