@@ -65,11 +65,11 @@ class PredictedTable(Table):
 def answered(kind: str, columns: dict[str, NDArray[Any]], reasons: dict[int, str] | None = None) -> PredictedTable:
     """Return a table of answers."""
     names = list(columns)
-    rows = _Rows(names, columns)
+    rows = _LazyRows(names, columns)
     return PredictedTable(title=f"{kind}s", rows=rows, kind=kind, columns=columns, reasons=reasons or {})  # type: ignore[arg-type]
 
 
-class _Rows(Sequence[dict[str, Any]]):
+class _LazyRows(Sequence[dict[str, Any]]):
     """The rows of columns, made when somebody looks at them."""
 
     def __init__(self, names: list[str], columns: dict[str, NDArray[Any]]) -> None:

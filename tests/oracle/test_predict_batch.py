@@ -61,7 +61,7 @@ def test_steps_of_inference_are_those_of_run(kind, gpu, engine, tensor, rows):
 
 
 def test_steps_of_training_are_those_of_run():
-    table = {
+    table: dict[str, Any] = {
         "micro_batch_size": [1, 2, 3],
         "sequence_length": [128, 1024, 640],
         "recompute": ["none", "full", "selective"],
@@ -70,7 +70,7 @@ def test_steps_of_training_are_those_of_run():
 
 
 def test_words_and_numbers_of_hardware_may_be_columns():
-    table = {
+    table: dict[str, Any] = {
         "gpu": ["h100", "a100", "h100"],
         "batch_size": [4, 4, 8],
         "memory.bandwidth": ["2 TB/s", "1 TB/s", "4 TB/s"],
