@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
     from roofsim.decide.check import check
+    from roofsim.decide.diff import diff
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
@@ -42,6 +43,7 @@ __all__ = [
     "check",
     "collectives",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "fit",
@@ -79,6 +81,7 @@ _HOMES = {
     "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
+    "diff": "roofsim.decide.diff",
     "evaluate": "roofsim.evaluate",
     "explain": "roofsim.views",
     "fit": "roofsim.api",
