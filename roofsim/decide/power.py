@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
-from roofsim.analyze.watts import average_watts, memory_watts
+from roofsim.analyze.watts import drawn_watts, streaming_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.errors import Problem, SpecError
@@ -144,8 +144,8 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
     evaluation = evaluate(resolve_document(with_override(document, "hardware.power_limit", text, "--limits")))
     result = answer(evaluation)
     limit = float(evaluation.resolved.gpu.tdp or tdp)
-    watts = average_watts(evaluation) or limit
-    drawn = min(limit, watts)
+    watts = drawn_watts(evaluation)
+    drawn = limit if watts is None else float(watts)
     rate = float(rate_of(result) or 0.0)
     interval = result.step_time_interval
     return AtLimit(
@@ -156,6 +156,6 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
         rate=rate,
         speed=1.0 if whole is None else rate / whole,
         per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
-        kept=memory_watts(evaluation) <= limit,
+        kept=float(streaming_watts(evaluation)) <= limit,
         measured=limit >= MEASURED * tdp,
     )

@@ -44,6 +44,9 @@ class Clock(Strict):
 
     boost: Frequency = Field(description="Clock at which the peaks are stated.")
     maximum: Frequency | None = Field(default=None, description="Highest clock the part reaches, where it differs.")
+    held: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0, description="Share of its own clock that a limit leaves: its voltage is lower then."
+    )
 
 
 class DeviceMemory(Strict):

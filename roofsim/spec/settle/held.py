@@ -67,7 +67,7 @@ def _with_clock(gpu: Gpu, limit: float, scenario: Document, assumed: list[str]) 
     changes = {
         "peak": {name: rate * matrix for name, rate in gpu.peak.items()},
         "vector_peak": {name: rate * vector for name, rate in gpu.vector_peak.items()},
-        "clock": gpu.clock.model_copy(update={"boost": min(boost, limit), "maximum": min(most, limit)}),
+        "clock": gpu.clock.model_copy(update={"boost": min(boost, limit), "maximum": min(most, limit), "held": matrix}),
     }
     return gpu.model_copy(update=changes)
 
