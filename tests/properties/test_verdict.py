@@ -92,7 +92,9 @@ def binds_by_elasticity(verdict, worth, evaluation):
         assert sum(given_out.values()) == pytest.approx(-1.0, abs=2e-3)
         shares = {name: float(seconds) / evaluation.step.step for name, seconds in evaluation.step.resources.items()}
         near = TIE + worth["power"] / 10.0  # what power holds back is taken from all parts alike
-        own = worth | {"memory_bandwidth": worth["memory_bandwidth"] - given_out["latency"]}  # blocks that start to read
+        own = worth | {
+            "memory_bandwidth": worth["memory_bandwidth"] - given_out["latency"]
+        }  # blocks that start to read
         assert all(share == pytest.approx(own[name], abs=near) for name, share in shares.items())
 
 

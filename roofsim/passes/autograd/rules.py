@@ -297,7 +297,15 @@ def _(op: Embedding, tape: Tape) -> None:
         updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
         reads = (table, tape.incoming(op), *indices)
         tape.emit(
-            Embedding, "update", reads, (updated,), lookups=op.lookups, width=op.width, sparse=True, backward=True
+            Embedding,
+            "update",
+            reads,
+            (updated,),
+            lookups=op.lookups,
+            width=op.width,
+            sparse=True,
+            backward=True,
+            skew=op.skew,
         )
         return
     out = tape.new(table)
