@@ -13,6 +13,7 @@ from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
+from roofsim.cost.kernels.random_access import table_traffic
 from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
@@ -39,11 +40,13 @@ from roofsim.graph.ops import (
     Normalization,
     OptimizerUpdate,
     Pool,
+    Recurrence,
     Reduction,
     Resize,
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import Role
@@ -95,7 +98,11 @@ def _(op: Cast, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Embedding, context: Pricing) -> tuple[KernelWork, ...]:
     # Bags read whole rows, many at once: gathers of FBGEMM reach 2.5 to 2.8 TB/s on an H100, what copies do (pytorch/FBGEMM, 3993).
     kind = "copy" if op.bags and not op.backward else str(op.kind)
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
+    traffic = op.bytes_read() + op.bytes_written()
+    if not op.backward or op.sparse:
+        stated = op.rows(op.inputs[0])
+        traffic = traffic + (table_traffic(op, context.device) - stated) * (2.0 if op.backward else 1.0)
+    return (context.light(op.flops(), traffic, kind, op.kernels()),)
 
 
 @kernels_of.register
@@ -122,6 +129,19 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
     work = replace(_streamed(work, op.m, context), launches=op.kernels())
     return (expanding(work, op, op.m, context),)
+
+
+@kernels_of.register
+def _(op: StatedKernel, context: Pricing) -> tuple[KernelWork, ...]:
+    return (context.heavy(op, op.flops(), op.bytes_read(), "matmul"),)
+
+
+@kernels_of.register
+def _(op: Recurrence, context: Pricing) -> tuple[KernelWork, ...]:
+    # One call; the library launches kernel after kernel, none of which takes less than the smallest.
+    work = context.heavy(op, op.executed_flops(), op.bytes_read() + op.bytes_written(), "matmul")
+    floor = (op.kernels() - 1.0) * context.device.architecture.kernel_floor
+    return (replace(_streamed(work, op.batch, context), floor=floor),)
 
 
 @kernels_of.register
