@@ -86,7 +86,6 @@ ALLOWED: dict[str, set[str | float]] = {
     "graph/ops/composite.py": {"OptimizerUpdate.flops_per_element"},
     "graph/ops/indexed.py": {4},
     "graph/topology.py": {"CUBE_MESH_6", "CUBE_MESH_4", "DIE_MESH", "ROUNDING"},
-    "cost/kernels/models/distinct.py": {"MANY"},
     "cost/kernels/models/gemm.py": {"TILES", "SPLITS", "_THINNESS", "K_STEP", "PARTIAL_BYTES"},
     "cost/kernels/models/convolution.py": {
         "TILES", "POINT_TILES", "MATRIX_WIDTH", "PATCHES", "FUSED_CHANNELS", "FUSED_AREA", "FUSED_POINTS", "STAGED_SIDE",

@@ -19,10 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.distinct import on_distinct
 from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
-from roofsim.numeric import Array, Real
+from roofsim.numeric import Array, Real, on_distinct
 from roofsim.records import dataclass
 from roofsim.traced.points import as_array
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.distinct import on_distinct
 from roofsim.cost.kernels.models.silicon import Silicon, corner
-from roofsim.numeric import Array, Real, is_scalar
+from roofsim.numeric import Array, Real, is_scalar, on_distinct
 from roofsim.records import dataclass, fields, replace
 from roofsim.traced.points import as_array
 
