@@ -43,7 +43,10 @@ class _Net:
 
     def build(self) -> Tensor:
         """Return what the last layer makes."""
-        layers = self.context.model.layers
+        layers, idle = self.context.model.layers, real(self.context.model.idle_parameters)
+        if not exactly(idle, 0.0):
+            b = self.context.layers.b
+            self.context.layers.release(b.parameter("idle", idle, trained=False))
         if self.context.call.phase == "decode":
             self._hold()
             layers = [item for item in layers if not over_prompts(item)]

@@ -157,7 +157,6 @@ class LayersModel(ModelSpec):
             image_size=self.image_size if self.counted_in == "images" else None,
             windowed=any(getattr(block, "sliding_window", None) is not None for block in blocks),
             recurrent=any(block.recurrent for block in blocks),
-            idle_parameters=self.idle_parameters,
         )
         if not mixtures:
             return traits
