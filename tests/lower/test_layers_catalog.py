@@ -34,10 +34,7 @@ def test_linear_layers_have_the_flops_of_the_library(row):
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_equal_those_of_the_library(name):
     model = catalog_model(name)
-    assert (
-        parameters(run(model, phase="forward", size=None)) + model.traits().idle_parameters
-        == model.published_parameters
-    )
+    assert parameters(run(model, phase="forward", size=None)) == model.published_parameters
 
 
 @pytest.mark.parametrize(
@@ -53,12 +50,8 @@ def test_parameters_equal_those_of_the_library(name):
 def test_caches_grow_with_attention_alone(name, per_token, per_sequence):
     def held(context):
         graph = run(catalog_model(name), phase="decode", batch=2.0, context_length=float(context), size=1.0)
-        caches = {
-            tensor: op.repeats
-            for op in graph
-            for tensor in op.inputs
-            if tensor.role == "key_value_cache" and tensor.base is None
-        }
+        read = [(tensor, op.repeats) for op in graph for tensor in op.inputs if tensor.base is None]
+        caches = {tensor: times for tensor, times in read if tensor.role == "key_value_cache"}
         return sum(tensor.bytes * times for tensor, times in caches.items())
 
     assert held(1000) == 2 * (1000 * per_token + per_sequence)
@@ -73,8 +66,9 @@ def test_a_tower_runs_over_prompts_and_is_held_afterwards():
     prompt, step = result("prefill", prompt_length=700), result("decode", context_length=700)
     assert prompt["parameters"]["total"] == step["parameters"]["total"] == 7063427072
     language = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
-    per_image = prompt["model_flops"] - 2 * 700 * language
+    scores = 2 * 700**2 * 4096 * 32  # of a causal mask
+    per_image = prompt["model_flops"] - 2 * 700 * language - scores
     # 577 tokens through 24 layers of a tower, and through the projector; scores and the head of one token stand beside.
     tower = 2 * 577 * (24 * 12 * 1024**2 + 1024 * 4096 + 4096**2)
-    assert tower < per_image < 1.25 * tower
+    assert tower < per_image < 1.1 * tower
     assert step["model_flops"] < 2.1 * (language + 4096 * 32064)
