@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.calibrate.script import measurement_script
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
     from roofsim.decide.check import check
+    from roofsim.decide.diff import diff
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
+    from roofsim.oracle.predict import predict_batch
     from roofsim.plans import plan
     from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, graph, memory, ops, timeline
@@ -40,15 +43,18 @@ __all__ = [
     "check",
     "collectives",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "fit",
     "graph",
+    "measurement_script",
     "memory",
     "need",
     "ops",
     "plan",
     "power",
+    "predict_batch",
     "rent_or_buy",
     "resolve",
     "run",
@@ -75,14 +81,17 @@ _HOMES = {
     "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
+    "diff": "roofsim.decide.diff",
     "evaluate": "roofsim.evaluate",
     "explain": "roofsim.views",
     "fit": "roofsim.api",
     "graph": "roofsim.views",
+    "measurement_script": "roofsim.calibrate.script",
     "memory": "roofsim.views",
     "need": "roofsim.decide.need",
     "ops": "roofsim.views",
     "plan": "roofsim.plans",
+    "predict_batch": "roofsim.oracle.predict",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",

@@ -71,7 +71,7 @@ class PricedKernels:
     def __init__(self, ops: Sequence[AbstractOp], context: Pricing) -> None:
         self.context = context
         first, self.kinds = alike(ops)
-        self.works = kernels_of_all(ops, context, (first, self.kinds))
+        self.works = _as_measured(kernels_of_all(ops, context, (first, self.kinds)), ops, context)
         idle = context.mechanisms.idle
         self.counts = [0.0 if idle is not None and idle(op) else op.count for op in ops]
         device = context.device
@@ -99,11 +99,15 @@ class PricedKernels:
 
     def _window(self, stack: KernelStack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
-        shares = [
-            np.where(work.apart & alone, window(cost.time, mean), 0.0) for _, work, cost in self.priced(stack, Scales())
-        ]
+        shares = [self.held_share(work, cost) for _, work, cost in self.priced(stack, Scales())]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
+
+    def held_share(self, work: KernelWork, cost: KernelCost, scales: Scales | None = None) -> Array:
+        """Return the share of each kernel that the power controller does not average with its neighbours, at its price."""
+        mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
+        own: Real = mean if scales is None else mean / scales.launch_rate
+        share: Array = np.where(work.apart & alone, window(cost.time, own), 0.0)
+        return share
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -138,10 +142,20 @@ class PricedKernels:
     def price_of(self, work: KernelWork, scales: Scales) -> KernelCost:
         """Return what kernels take on scaled hardware."""
         device = self.context.device
-        compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
-        reached = unit_reach(work.load * scales.memory_bandwidth / scales.vector_flops)
-        given = as_array(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
-        allowed = work.limit * scales.vector_flops
+        units, memory = scales.unit_rate, scales.memory_bandwidth
+        own = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        left = 1.0 - work.by_units - work.by_vectors - work.by_memory
+        compute_scale = 1.0 / (
+            left / own + work.by_units / units + work.by_vectors / scales.vector_flops + work.by_memory / memory
+        )
+        reached = unit_reach(work.load * memory / units)
+        given = (
+            as_array(device.bandwidth)
+            * work.bandwidth_share
+            / ((1.0 - work.flat) / memory + work.flat / scales.latency)
+            * reached
+        )
+        allowed = work.limit * units
         floor = as_array(device.architecture.kernel_floor)
         return price(
             work.flops,
@@ -159,6 +173,21 @@ class PricedKernels:
         if power is None or is_scalar(power, scales.power):
             return None if power is None else power * scales.power
         return as_array(power) * scales.power
+
+
+def _as_measured(
+    works: list[tuple[int, KernelWork]], ops: Sequence[AbstractOp], context: Pricing
+) -> list[tuple[int, KernelWork]]:
+    """Let kernels of classes that were measured on this very card take what they took."""
+    measured = context.device.deviation.kernels
+    if not measured:
+        return works
+    slower: dict[tuple[int, str], KernelWork] = {}
+    for index, work in works:
+        name = str(ops[index].group)
+        if name in measured and (id(work), name) not in slower:
+            slower[id(work), name] = work.slower(measured[name].factor)
+    return [(index, slower.get((id(work), str(ops[index].group)), work)) for index, work in works]
 
 
 def _attends(op: AbstractOp) -> bool:
