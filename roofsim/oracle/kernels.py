@@ -19,6 +19,7 @@ from roofsim.oracle.table import Column, PredictedTable, answered, groups, numbe
 from roofsim.points import Diverged, points
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.document import load_scenario
+from roofsim.spec.usual import ANY_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.spec.resolve import Resolved
 
-#: A model that stands where kernels and messages need none.
-_ANY_MODEL: Final = "gpt2-124m"
 #: Rows that are priced as one array.
 _TOGETHER: Final = 65_536
 Sizes = dict[str, Any]
@@ -38,7 +37,7 @@ Sizes = dict[str, Any]
 
 def resolved_of(scenario: Any, overrides: Mapping[str, Any]) -> Resolved:
     """Resolve what is the same for all rows; without a scenario, on the card that `overrides` name."""
-    return resolve_document(load_scenario({"model": _ANY_MODEL} if scenario is None else scenario, dict(overrides)))
+    return resolve_document(load_scenario({"model": ANY_MODEL} if scenario is None else scenario, dict(overrides)))
 
 
 def _tensor(name: str, dtype: DType, *shape: Any, role: Role = Role.ACTIVATION) -> Tensor:

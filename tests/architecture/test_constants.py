@@ -167,6 +167,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/target.py": {"_DAY"},
     "decide/resources.py": {"_CUTS", "_GRID", "_MOST_STRIDES", "_ROUNDED", "_ROUNDS", "_STRIDE", "_WORTH"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
+    "cost/kernels/random_access.py": {"_NEAR_ONE", 12},
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING", 4},
     "cost/priced_kernels.py": {"_MOST_REMEMBERED"},
