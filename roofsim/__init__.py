@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.api import compare, fit, resolve, run, serve, sweep
+    from roofsim.calibrate.script import measurement_script
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
     from roofsim.decide.check import check
+    from roofsim.decide.diff import diff
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
+    from roofsim.decide.transplant import transplant
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
@@ -39,10 +42,12 @@ __all__ = [
     "check",
     "collectives",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "fit",
     "graph",
+    "measurement_script",
     "memory",
     "need",
     "ops",
@@ -54,6 +59,7 @@ __all__ = [
     "serve",
     "sweep",
     "timeline",
+    "transplant",
     "whatif",
 ]
 
@@ -73,10 +79,12 @@ _HOMES = {
     "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
+    "diff": "roofsim.decide.diff",
     "evaluate": "roofsim.evaluate",
     "explain": "roofsim.views",
     "fit": "roofsim.api",
     "graph": "roofsim.views",
+    "measurement_script": "roofsim.calibrate.script",
     "memory": "roofsim.views",
     "need": "roofsim.decide.need",
     "ops": "roofsim.views",
@@ -86,6 +94,7 @@ _HOMES = {
     "serve": "roofsim.api",
     "sweep": "roofsim.api",
     "timeline": "roofsim.views",
+    "transplant": "roofsim.decide.transplant",
     "whatif": "roofsim.decide.whatif",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
-from roofsim.analyze.distance import spread
+from roofsim.analyze.distance import own_kernels, spread
 from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.intervals import around, interval_parts, interval_rows, nearly_full
 from roofsim.analyze.ledger import memory_of
@@ -264,7 +264,7 @@ def resolve_document(document: Document, shared: Shared | None = None) -> Resolv
 
 def import_model(given: Path | dict[str, Any], where: str) -> Imported:
     """Read a model that is written in somebody else's words (a Hugging Face config), a file or what was in one."""
-    from roofsim.importers.huggingface import import_model
+    from roofsim.importers.any_model import import_model
 
     return import_model(given, where)
 
@@ -282,6 +282,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
         step_time=step.step,
         step_time_interval=around(step.step, *spread(terms)),
         interval_terms=terms,
+        own_kernels=own_kernels(evaluation).share,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=used.model,

@@ -30,6 +30,32 @@ TINY_LLAMA = TINY | {
 }
 TINY_EXPERTS = TINY_LLAMA | {"num_experts": 8, "experts_per_token": 2, "num_dense_layers": 1, "num_shared_experts": 1}
 
+#: A list of layers: a scan, attention and experts in units that repeat.
+TINY_LAYERS: dict[str, Any] = {
+    "family": "layers",
+    "name": "tiny-layers",
+    "max_sequence_length": 256,
+    "sizes": {"hidden": 128, "heads": 4, "inner": "ceil(8 * hidden / 3 / 32) * 32"},
+    "layers": [
+        {"embedding": {"entries": 512, "width": "hidden"}},
+        {
+            "repeat": 2,
+            "layers": [
+                {"repeat": 2, "layers": [{"residual": ["rms_norm", {"mamba2": {"num_heads": 4, "chunk_size": 32}}]}]},
+                {
+                    "residual": [
+                        "rms_norm",
+                        {"attention": {"num_attention_heads": "heads", "position_embedding": "rotary"}},
+                    ]
+                },
+                {"residual": ["rms_norm", {"mlp": {"intermediate_size": "inner", "gated_mlp": True}}]},
+            ],
+        },
+        "rms_norm",
+        {"logits": 512},
+    ],
+}
+
 #: One catalog model of every family, with a size that keeps graphs small.
 FAMILIES: dict[str, dict[str, Any]] = {
     "decoder": {"model": "gpt2-124m", "workload": {"sequence_length": 128}},
@@ -53,6 +79,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "dit": {"model": "dit-xl2", "workload": {}},
     "mamba": {"model": "mamba-130m", "workload": {"sequence_length": 128}},
     "dlrm": {"model": "dlrm", "workload": {}},
+    "layers": {"model": TINY_LAYERS, "workload": {"sequence_length": 128}},
 }
 
 

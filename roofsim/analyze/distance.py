@@ -66,6 +66,8 @@ class RunTraits:
         Share of the step that shows communication.
     nodes
         Nodes, or domains of fast links, that the run takes.
+    own
+        Share of the kernels' time whose classes were measured on the card itself, at such sizes (`--calibration`).
     in_sight
         Whether whoever described the engine had runs of the same source in sight; never so of a user's run.
     """
@@ -84,6 +86,7 @@ class RunTraits:
     host: Real = 0.0
     communication: Real = 0.0
     nodes: Real = 1.0
+    own: Real = 0.0
     in_sight: bool = False
 
 
@@ -104,12 +107,13 @@ def regime_of_memory(phase: str) -> str:
 
 def traits_of(evaluation: Evaluation) -> RunTraits:
     """Return the traits of a step."""
-    step, shares = evaluation.step, _shares(evaluation)
+    step, shares, own = evaluation.step, _shares(evaluation), own_kernels(evaluation)
     return replace(
         _named(evaluation.resolved, regime_of_time(evaluation)),
-        convolutions=shares["convolutions"],
-        streams=shares["streams"],
-        host=minimum(divide(step.host, step.step), 1.0),
+        convolutions=shares["convolutions"] * (1.0 - own.convolutions),
+        streams=shares["streams"] * (1.0 - own.streams),
+        own=own.share,
+        host=0.0 if evaluation.device.deviation.launches else minimum(divide(step.host, step.step), 1.0),
         communication=divide(step.breakdown["exposed_communication"], step.step),
     )
 
@@ -152,10 +156,57 @@ def _shares(evaluation: Evaluation) -> dict[str, Real]:
         for name, seconds in priced.seconds_by_class().items():
             mean = (_mean(seconds) if stage.averaged else seconds) * stage.times
             kernels = kernels + mean
-            if name not in PRODUCTS:
-                part = "convolutions" if name in CONVOLUTIONS else "streams"
+            if part := _kind(name):
                 parts[part] = parts[part] + mean
     return {part: divide(seconds, kernels) for part, seconds in parts.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnKernels:
+    """How much of a step runs in kernels of classes that were measured on the card itself.
+
+    Attributes
+    ----------
+    share, convolutions, streams
+        Of the time of all kernels, of convolutions, and of kernels that stream.
+    error
+        What the measurements leave of these kernels' time, as a share of that of all, as a logarithm.
+    """
+
+    share: Real = 0.0
+    convolutions: Real = 0.0
+    streams: Real = 0.0
+    error: Real = 0.0
+
+
+def own_kernels(evaluation: Evaluation) -> OwnKernels:
+    """Return how much of a step runs in kernels of classes that were measured on the card itself (`--calibration`)."""
+    measured = evaluation.device.deviation.kernels
+    if not measured:
+        return OwnKernels()
+    names = ("share", "convolutions", "streams")
+    whole: dict[str, Real] = dict.fromkeys(names, 0.0)
+    own: dict[str, Real] = dict.fromkeys((*names, "error"), 0.0)
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        for (index, work), cost in zip(priced.works, priced.prices(), strict=True):
+            seconds = (cost.compute + cost.memory_bandwidth) * priced.counts[index]
+            mean = (_mean(seconds) if stage.averaged else seconds) * stage.times
+            known = measured.get(str(priced.graph.ops[index].group))
+            kind = _kind(work.bandwidth_key)
+            for name in names if kind else names[:1]:
+                if name in ("share", kind):
+                    whole[name] = whole[name] + mean
+                    own[name] = own[name] + mean * (0.0 if known is None else known.share)
+            own["error"] = own["error"] + mean * (0.0 if known is None else known.share * known.error)
+    shares = {name: divide(own[name], whole[name]) for name in names}
+    return OwnKernels(**shares, error=divide(own["error"], whole["share"]))
+
+
+def _kind(name: str) -> str:
+    """Return which of the shares of `_shares` a class of kernels counts in; products in none."""
+    if name in PRODUCTS:
+        return ""
+    return "convolutions" if name in CONVOLUTIONS else "streams"
 
 
 def _mean(seconds: Real) -> Real:
@@ -194,15 +245,16 @@ def amounts(traits: RunTraits, measured: Mapping[str, MeasuredRuns]) -> dict[str
 def _novelty(traits: RunTraits, known: MeasuredRuns) -> dict[str, Real]:
     """Return what of a run was never measured in its regime.
 
-    An architecture that is new brings constants of others, and software that has to learn it: two errors.
+    An architecture that is new brings constants of others, and software that has to learn it: two errors. What is about a card's
+    kernels goes with the share of them that was not measured on the card itself.
     """
     fresh: dict[str, Real] = {}
     new_chip = traits.architecture not in known.architectures
     new_engine = traits.engine not in known.engines
     if new_chip or not traits.kernels:
-        fresh["architecture"] = 1.0
+        fresh["architecture"] = 1.0 - traits.own
     elif traits.card not in known.cards:
-        fresh["card"] = 1.0
+        fresh["card"] = 1.0 - traits.own
     if new_engine:
         fresh["engine"] = 1.0
     elif f"{traits.engine} on {traits.architecture}" not in known.pairs:
@@ -210,7 +262,7 @@ def _novelty(traits: RunTraits, known: MeasuredRuns) -> dict[str, Real]:
     if traits.family not in known.families:
         fresh["family"] = 1.0
     if not new_chip and f"{traits.number_format} on {traits.architecture}" not in known.formats:
-        fresh["format"] = 1.0
+        fresh["format"] = 1.0 - traits.own
     return fresh
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from roofsim.analyze.distance import (
     memory_parts,
+    own_kernels,
     parts_of,
     spread,
     time_amounts,
@@ -40,6 +41,8 @@ UNKNOWN_FLOWS: Final = (
     "How many flows share links of this network, or whether it spreads packets, is not known; "
     "hardware/constants/links.yaml: flows"
 )
+#: The term of what measurements on the card itself leave open.
+OWN: Final = "own_kernels"
 #: What limits a step -> the fields of a card, and those of a node, that state it.
 _OF_CARD: Final = {
     "compute": ("peak", "vector_peak", "compute_units", "clock"),
@@ -75,7 +78,16 @@ def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str,
     from_memory = recalled_share(evaluation)
     if not (isinstance(from_memory, float) and from_memory == 0.0):
         counted["recalled"] = from_memory
-    return parts_of(counted, intervals.ends("time")) | _unknown_host(evaluation) | _unknown_flows(evaluation)
+    unknown = _unknown_host(evaluation) | _unknown_flows(evaluation)
+    return parts_of(counted, intervals.ends("time")) | unknown | _own_kernels(evaluation)
+
+
+def _own_kernels(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:
+    """Return what measurements on the card itself leave open of the kernels that they cover, as logarithms."""
+    if not evaluation.device.deviation.kernels:
+        return {}
+    error = own_kernels(evaluation).error
+    return {OWN: (error, error)}
 
 
 def recalled_figures(evaluation: Evaluation) -> dict[str, tuple[str, ...]]:
@@ -153,6 +165,7 @@ def interval_rows(parts: Mapping[str, tuple[Any, Any]]) -> list[dict[str, Any]]:
     terms = {name: f"{term.meaning} {term.source}" for name, term in shipped().time.items()}
     terms["unknown_host"] = UNKNOWN_HOST
     terms["unknown_flows"] = UNKNOWN_FLOWS
+    terms[OWN] = "Kernels of one class scatter around what was measured of it on the card; hardware.calibration"
     rows = []
     for name, (below, above) in parts.items():
         if float(below) or float(above):

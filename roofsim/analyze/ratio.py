@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.distance import apart_from, spread
-from roofsim.analyze.intervals import around
+from roofsim.analyze.intervals import OWN, around
 from roofsim.analyze.verdicts import ratio_interval
 from roofsim.spec.constants.physics import shipped_physics
 
@@ -56,7 +56,7 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     of time apart by ``w / sqrt(sum of squared shares)``; the ratio then errs by
     ``w sqrt(sum (share after - share before)^2 / sum share before^2)``. Of what a run has more of (hosts, communication,
     convolutions) the additional part errs. Kernels of other sizes err apart as well: by `sizes_apart` of the
-    physics times the logarithm of the factor between the sizes.
+    physics times the logarithm of the factor between the sizes, but for those that were measured on the card itself at both.
 
     Parameters
     ----------
@@ -70,9 +70,13 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     moved = moved_share(before.time, after.time)
     names = [name for name in after.interval_terms if name not in _COUNTED or name in before.interval_terms]
     extra = [name for name in after.interval_terms if name not in names]
-    below = above = shipped_physics()["sizes_apart"] * _apart_in_size(before.scenario, after.scenario)
+    own = min(float(before.own_kernels), float(after.own_kernels))
+    sizes = shipped_physics()["sizes_apart"] * _apart_in_size(before.scenario, after.scenario) * (1.0 - own)
+    below = above = math.hypot(sizes, *(float(one.interval_terms.get(OWN, (0.0,))[0]) for one in (before, after)))
     for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
         first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
+        if name == OWN:
+            continue
         if name in _COUNTED:
             low, high = (float(two) - float(one) for one, two in zip(first, second, strict=True))
             # Of what the run after has more of, a longer step is a lower speed; of what the run before has more of, a higher one.

@@ -70,6 +70,8 @@ class Result(Printed):
     step_time_interval: tuple[Any, Any] | None = None
     interval_terms: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """How far each term of the interval alone puts its lower and upper end, as logarithms."""
+    own_kernels: Real = 0.0
+    """Share of the kernels' time whose classes were measured on the card itself (`--calibration`)."""
     throughput: dict[str, Real | None]
     latency: dict[str, Real | None]
     model_flops: Real

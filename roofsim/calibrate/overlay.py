@@ -37,6 +37,7 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     Products of 200 us and more give the achieved share of each format, against what the shared constants and the tiles
     of such products let expect; streams over more than four caches the share of the bandwidth; chains of tiny kernels
     the launch floor; the host's own clock its issue factor. What was not measured is left out, and keeps its constants.
+    Rows of a scenario's kernels (`--for`) give what each class of them takes against what was predicted.
 
     Raises
     ------
@@ -45,6 +46,14 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     """
     kernel_table(rows)  # refuses times and sizes that are none
     gpu: Gpu = validate(Gpu, catalog.load("gpu", catalog.resolve_name("gpu", name, loosely=False)))
+    classes = _classes(rows)
+    if classes:
+        return {
+            "schema": 1,
+            "gpu": gpu.name,
+            "deviation": {"kernels": classes},
+            "source": rows[0]["source"] + ", " + rows[0]["gpu"],
+        }
     compute = {dtype: value for dtype in _formats(rows) if (value := _compute(rows, gpu, dtype)) is not None}
     deviation: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
     floor, issue = _launch(rows), _issue(rows)
@@ -66,6 +75,40 @@ def to_yaml(data: dict[str, Any]) -> str:
     """Return the overlay as a file."""
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     return text
+
+
+#: A class of kernels is held to take no less than this share of what is predicted beyond launches.
+_LEAST: Final = 0.05
+
+
+def _classes(rows: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
+    """Return what kernels of a scenario took against what was predicted for them, by class of ops.
+
+    The factor is on what a kernel takes beyond its launch, each weighed by how long the step runs it. The error is the root mean
+    square of what is left, as a logarithm.
+    """
+    facts = [(row, _other(row)) for row in rows]
+    of_scenario = [(row, other) for row, other in facts if "of" in other]
+    if of_scenario and len(of_scenario) < len(rows):
+        message = "some rows are of a scenario's kernels (measured with --for), others of the card at large"
+        raise SpecError(Problem(message, hint="Fit each of them from a table of its own."))
+    return {
+        name: _class([one for one in of_scenario if one[1]["of"] == name])
+        for name in sorted({one["of"] for _, one in of_scenario})
+    }
+
+
+def _class(rows: list[tuple[dict[str, str], dict[str, Any]]]) -> dict[str, Any]:
+    columns = [[float(other[f"{name}_us"]) for _, other in rows] for name in ("predicted", "floor", "step")]
+    predicted, floor, step = (np.array(column) for column in columns)
+    measured = np.array([float(row["time_us"]) for row, _ in rows])
+    runs = step / predicted
+    beyond = float(np.sum(runs * (measured - floor)) / np.sum(runs * (predicted - floor)))
+    factor = max(beyond, _LEAST)
+    left = np.log(measured / (floor + factor * (predicted - floor)))
+    error = float(np.sqrt(np.sum(step * left**2) / np.sum(step)))
+    share = min(float(other["share"]) for _, other in rows)
+    return {"factor": round(factor, 4), "error": round(error, 4), "share": round(share, 4), "kernels": len(rows)}
 
 
 def _formats(rows: list[dict[str, str]]) -> list[str]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from roofsim.cli.request import checked_path, write_text
+from roofsim.cli.flags import ScenarioOrNone
+from roofsim.cli.options import scenario_options, setting
+from roofsim.cli.request import Overrides, checked_path, document_of, write_text
 from roofsim.cli.verbs import Verb
+from roofsim.cli.whatif import Base, Settings
 from roofsim.cli.words import Argument, Option
 from roofsim.output import save_text
+
+if TYPE_CHECKING:
+    from roofsim.decide.timed_kernels import TimedKernels
 
 Output = Annotated[
     Path | None,
@@ -17,17 +23,59 @@ Output = Annotated[
 Force = Annotated[bool, Option("--force", help="Replace the file if it exists.")]
 
 
-def measure(*, output: Output = None, force: Force = False) -> None:
+For = Annotated[
+    str | None,
+    Option(
+        "--for",
+        metavar="CLASS",
+        help="Time only the kernels of SCENARIO of a class of ops, at its sizes: matmul, attention, convolution, normalization, "
+        "softmax, elementwise, optimizer; launch: what the host takes to issue kernels.",
+    ),
+]
+
+
+@scenario_options(settings=False, prices=False)
+def measure(
+    *,
+    scenario: ScenarioOrNone = None,
+    only: For = None,
+    changes: Settings = None,
+    base: Base = None,
+    output: Output = None,
+    force: Force = False,
+    overrides: Overrides,
+) -> None:
     """Write a script that measures the GPU of the machine it runs on; it needs PyTorch only."""
     from roofsim.calibrate.script import script_text, write_script
 
+    stated = [*overrides, *(setting(text, "--base") for text in base or ())]
+    asked = _asked(scenario, only, changes, stated)
     if output is None:
-        write_text(script_text())
+        write_text(script_text(asked))
         return
     checked_path(output, ".py")
-    write_script(output, force=force)
+    write_script(output, force=force, asked=asked)
     table = output.with_suffix(".csv").name
     print(f"wrote {output}; run it on the machine with the GPU: python {output.name} --output {table}")
+    if asked is not None:
+        for line in asked.notes(table):
+            print(line)
+
+
+def _asked(scenario: str | None, only: str | None, changes: list[str] | None, stated: Overrides) -> TimedKernels | None:
+    """Return the kernels that are asked for; None: those of the card at large."""
+    from roofsim.errors import Problem, SpecError
+
+    if scenario is None and only is None and not changes and not stated:
+        return None
+    if scenario is None:
+        raise SpecError(Problem("expected a scenario, whose kernels to time; got none", path="--for"))
+    if only is None:
+        hint = "For example --for matmul. Without SCENARIO the script measures the card at large."
+        raise SpecError(Problem("expected --for with the class of ops to time", path=scenario, hint=hint))
+    from roofsim.decide.timed_kernels import asked_of_document
+
+    return asked_of_document(document_of(scenario, stated), only, changes)
 
 
 Data = Annotated[
@@ -89,6 +137,8 @@ VERBS: Final = {
             "roofsim calibrate measure > mycard.py",
             "roofsim calibrate measure --output mycard.py",
             "roofsim calibrate measure --output mycard.py --force",
+            "roofsim calibrate measure llama3-8b --gpu h100 --seq-len 2k --for matmul --output h100-matmul.py",
+            "roofsim calibrate measure resnet50 --gpu a100 --set memory_format=channels_last --for normalization --output a100.py",
         ),
     ),
     "fit": Verb(

@@ -34,6 +34,26 @@ MeasuredMemory = Annotated[
         "'allocated' and 'reserved'.",
     ),
 ]
+TraceFile = Annotated[
+    Path | None,
+    Option(
+        "--trace",
+        metavar="FILE",
+        panel="Measurement",
+        help="What a profiler wrote: PyTorch's .json or .json.gz, Nsight Systems' .sqlite, rocprof's .csv, or roofsim's own. Its "
+        "median step is compared kernel by kernel.",
+    ),
+]
+Stage = Annotated[
+    str | None,
+    Option(
+        "--stage",
+        metavar="NAME",
+        show_default=False,
+        panel="Measurement",
+        help="Stage of a training pipeline that the trace is of [default: the one that sets the pace].",
+    ),
+]
 
 
 @scenario_options
@@ -42,6 +62,8 @@ def check(
     scenario: Scenario,
     measured: Measured = None,
     measured_memory: MeasuredMemory = None,
+    trace: TraceFile = None,
+    stage: Stage = None,
     html: Html = None,
     json: Json = False,
     csv: Csv = False,
@@ -57,12 +79,14 @@ def check(
         document,
         measured or (),
         memory=measured_memory,
+        trace=trace,
+        stage=stage,
         command=written(scenario, overrides),
         origin="--measured",
         progress=lambda every: tracked(every, "trying causes"),
     )
     _write(shown, json=json, csv=csv)
-    write_report(html, shown, "check", document, {"measured": measured, "memory": measured_memory})
+    write_report(html, shown, "check", document, {"measured": measured, "memory": measured_memory, "trace": trace})
 
 
 def _write(shown: Check, *, json: bool, csv: bool) -> None:

@@ -1,4 +1,4 @@
-"""Write a scenario to begin with: ``roofsim init gpt.yaml``."""
+"""Write a scenario or a model to begin with: ``roofsim init gpt.yaml``, ``roofsim init net.yaml --layers``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from roofsim.cli.words import Argument, Option
 File = Annotated[Path, Argument(metavar="FILE", help="File to write, ending in .yaml or .yml.")]
 Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
 
+Layers = Annotated[bool, Option("--layers", help="Write a model, layer by layer, instead of a scenario.")]
 
-def init(*, file: File = Path("gpt.yaml"), force: Force = False) -> None:
-    """Write a commented scenario that runs as it is: a start for a file of your own."""
+
+def init(*, file: File = Path("gpt.yaml"), layers: Layers = False, force: Force = False) -> None:
+    """Write a commented scenario that runs as it is, or a model: a start for a file of your own."""
     from roofsim.cli.request import checked_path, write_text
     from roofsim.errors import Problem, SpecError
     from roofsim.output import save_text
@@ -22,13 +24,15 @@ def init(*, file: File = Path("gpt.yaml"), force: Force = False) -> None:
     if path.is_dir() or (path.exists() and not force):
         hint = "It is a folder; name a file." if path.is_dir() else "--force replaces it; or name another file."
         raise SpecError(Problem(f"cannot write {path}: it exists already", hint=hint))
-    save_text(path, template(str(path)))
+    save_text(path, template(str(path), layers=layers))
     write_text(f"Wrote {path}. `roofsim run {path}` answers it.")
 
 
-def template(file: str) -> str:
+def template(file: str, *, layers: bool = False) -> str:
     """Return the text of the file, which names itself in its examples."""
     from importlib.resources import files
 
-    text = (files("roofsim.cli") / "templates" / "scenario.yaml").read_text(encoding="utf-8")
+    text = (files("roofsim.cli") / "templates" / ("layers.yaml" if layers else "scenario.yaml")).read_text(
+        encoding="utf-8"
+    )
     return text.replace("FILE", file)

@@ -51,6 +51,15 @@ VERBS: Final = {
             "roofsim whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each --also tdp=-20%",
         ),
     ),
+    "diff": Verb(
+        "roofsim.cli.diff:diff",
+        "Hold two versions of a scenario against each other: step, memory, cost and bytes, op by op, with a verdict for CI.",
+        (
+            "roofsim diff HEAD~1:gpt.yaml gpt.yaml --gpu h100,l4 --fail-over 3%",
+            "roofsim diff --against main gpt.yaml serve.yaml --gpu h100 --fail-over time=3%,memory=10% --markdown report.md",
+            "roofsim diff llama2-7b llama3-8b --gpu a100 --seq-len 2k --by class",
+        ),
+    ),
     "need": Verb(
         "roofsim.cli.need:need",
         "Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.",
@@ -103,6 +112,15 @@ VERBS: Final = {
             "roofsim check llama3-8b --gpu h100 --seq-len 2k --measured step_time=350ms",
             "roofsim check resnet50 --gpu a100 --batch 64 --precision fp16-amp --measured step_time=56ms",
             "roofsim check gpt.yaml --gpu a100 --measured step_time=212ms --measured memory.peak=30GiB --json",
+        ),
+    ),
+    "transplant": Verb(
+        "roofsim.cli.transplant:transplant",
+        "Carry a recorded step over to other hardware: each kernel as far from its prediction there as it was here.",
+        (
+            "roofsim transplant t.json gpt.yaml --from a100 --to h100",
+            "roofsim transplant t.json llama3-8b --seq-len 2k --from a100 --to h100 --trace both.json",
+            "roofsim transplant t.json gpt.yaml --from a100 --set memory.bandwidth=2x --json",
         ),
     ),
     "sweep": Verb(
@@ -195,10 +213,15 @@ VERBS: Final = {
             "roofsim explain resnet50 stem.conv.conv --json",
         ),
     ),
+    "capture": Verb(
+        "roofsim.cli.capture:capture",
+        "Write a script that captures any PyTorch model as a file that every verb takes in a model's place.",
+        ("roofsim capture --write capture.py", "roofsim capture --write capture.py --force", "roofsim capture"),
+    ),
     "init": Verb(
         "roofsim.cli.init:init",
-        "Write a commented scenario that runs as it is: a start for a file of your own.",
-        ("roofsim init", "roofsim init llama.yaml", "roofsim init gpt.yaml --force"),
+        "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",
+        ("roofsim init", "roofsim init net.yaml --layers", "roofsim init gpt.yaml --force"),
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",

@@ -71,7 +71,7 @@ class PricedKernels:
     def __init__(self, ops: Sequence[AbstractOp], context: Pricing) -> None:
         self.context = context
         first, self.kinds = alike(ops)
-        self.works = kernels_of_all(ops, context, (first, self.kinds))
+        self.works = _as_measured(kernels_of_all(ops, context, (first, self.kinds)), ops, context)
         idle = context.mechanisms.idle
         self.counts = [0.0 if idle is not None and idle(op) else op.count for op in ops]
         device = context.device
@@ -159,6 +159,21 @@ class PricedKernels:
         if power is None or is_scalar(power, scales.power):
             return None if power is None else power * scales.power
         return as_array(power) * scales.power
+
+
+def _as_measured(
+    works: list[tuple[int, KernelWork]], ops: Sequence[AbstractOp], context: Pricing
+) -> list[tuple[int, KernelWork]]:
+    """Let kernels of classes that were measured on this very card take what they took."""
+    measured = context.device.deviation.kernels
+    if not measured:
+        return works
+    slower: dict[tuple[int, str], KernelWork] = {}
+    for index, work in works:
+        name = str(ops[index].group)
+        if name in measured and (id(work), name) not in slower:
+            slower[id(work), name] = work.slower(measured[name].factor)
+    return [(index, slower.get((id(work), str(ops[index].group)), work)) for index, work in works]
 
 
 def _attends(op: AbstractOp) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.decide.measurement import measurement
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Advice:
         Whether the interval leaves no doubt that it is faster.
     measure
         Where it does not: whose time to measure, before and after, to decide.
+    measure_command
+        What writes the script that measures it; None where `roofsim calibrate measure` cannot.
     """
 
     kind: str
@@ -56,6 +59,7 @@ class Advice:
     why: str = ""
     decided: bool = True
     measure: str | None = None
+    measure_command: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -81,6 +85,7 @@ def advice_of(
         What it is called; as `change`, if left out.
     """
     decided = gain.verdict != "about_equal"
+    deciding = None if decided else measurement(jobs, gain, change)
     touched = [job for job, outcome in zip(jobs, gain.outcomes, strict=True) if outcome is not None]
     return Advice(
         kind=kind,
@@ -91,7 +96,8 @@ def advice_of(
         cost_ratio=_cost_ratio(jobs, gain),
         why=why,
         decided=decided,
-        measure=None if decided else measurement(jobs, gain),
+        measure=None if deciding is None else deciding.what,
+        measure_command=None if deciding is None else deciding.command,
         **others,
     )
 
@@ -105,20 +111,3 @@ def _cost_ratio(jobs: Sequence[Job], gain: Gain) -> float | None:
             return None
         total += job.share * one
     return total
-
-
-def measurement(jobs: Sequence[Job], gain: Gain) -> str:
-    """Return the measurement that would decide: of the ops that most of the difference is in, on the cards concerned."""
-    weighed = [
-        (abs(cause.seconds) / float(job.asking.before.step_time) * job.share, cause.cause, outcome)
-        for job, outcome in zip(jobs, gain.outcomes, strict=True)
-        if outcome is not None
-        for cause in outcome.by.get("ops", ())
-    ]
-    if not weighed:
-        return "a step of each"
-    whole = sum(part for part, _, _ in weighed) or 1.0
-    part, what, outcome = max(weighed, key=lambda one: one[0])
-    assert outcome.result is not None
-    card = outcome.result.scenario["hardware"]["gpu"]
-    return f"{what} on {card} ({100.0 * part / whole:.0f} % of the difference)"

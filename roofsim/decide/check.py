@@ -9,6 +9,7 @@ from roofsim.analyze.printed import Printed, flattened
 from roofsim.decide.causes import kinds_of_time
 from roofsim.decide.explained import Explaining
 from roofsim.decide.measured import figures_of, read_measured, read_memory
+from roofsim.decide.trace_check import compared_trace, trace_figures
 from roofsim.decide.whatif import Asking
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from roofsim.decide.explained import LikelyCause
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
+    from roofsim.traces.compare import TraceComparison
 
 SCHEMA: Final = "roofsim/check/1"
 
@@ -98,6 +100,10 @@ class Check(Printed):
         What would explain the measurement, the likeliest first; nothing where prediction and measurement are the same.
     tried
         Scenarios that were priced to find these.
+    trace
+        A recorded step beside its prediction, kernel by kernel; None where no trace was given.
+    notes
+        What to know of the measurement.
     """
 
     result: Result
@@ -105,6 +111,8 @@ class Check(Printed):
     times: tuple[TimeShare, ...]
     causes: tuple[LikelyCause, ...]
     tried: int
+    trace: TraceComparison | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def inside(self) -> bool | None:
@@ -124,6 +132,8 @@ class Check(Printed):
             "times": [one.to_dict() for one in self.times],
             "causes": [one.to_dict() for one in self.causes],
             "tried": self.tried,
+            "trace": None if self.trace is None else self.trace.to_dict(),
+            "notes": list(self.notes),
             "result": self.result.to_dict(),
         }
 
@@ -131,6 +141,9 @@ class Check(Printed):
         """Return a flat row for each measured figure, then one for each cause."""
         rows = [{"kind": "figure", "name": one.figure, **one.to_dict()} for one in self.figures]
         rows += [{"kind": "cause", "name": one.cause, **one.to_dict()} for one in self.causes]
+        if self.trace is not None:
+            parts = {"class": self.trace.classes, "op": self.trace.ops, "stream": self.trace.streams}
+            rows += [{"kind": kind, **row.to_dict()} for kind, own in parts.items() for row in own]
         return [flattened(row) for row in rows]
 
 
@@ -139,6 +152,8 @@ def check(
     measured: Mapping[str, Any] | Iterable[str] = (),
     *,
     memory: str | Path | None = None,
+    trace: str | Path | None = None,
+    stage: str | None = None,
     **overrides: Any,
 ) -> Check:
     """Hold a measured run beside its prediction.
@@ -150,6 +165,11 @@ def check(
         throughput and memory. Texts with units, or numbers in SI units.
     memory
         A file of memory over time: a CSV table, or what ``nvidia-smi --query-gpu=memory.used --format=csv`` writes.
+    trace
+        A file that a profiler wrote: PyTorch's (``.json``, ``.json.gz``), Nsight Systems' (``.sqlite``), rocprof's (``.csv``), or
+        roofsim's own. Its median step is compared kernel by kernel; its time is ``step_time``, unless that is measured otherwise.
+    stage
+        Of a training pipeline: the stage that the trace is of. Left out: the one that sets the pace.
     overrides
         Values of the scenario, as for `roofsim.run`.
 
@@ -164,7 +184,7 @@ def check(
     SpecError
         When the scenario is wrong, or nothing was measured that it has.
     """
-    return check_document(load_scenario(scenario, overrides), measured, memory=memory)
+    return check_document(load_scenario(scenario, overrides), measured, memory=memory, trace=trace, stage=stage)
 
 
 def check_document(
@@ -172,6 +192,8 @@ def check_document(
     measured: Mapping[str, Any] | Iterable[str],
     *,
     memory: str | Path | None = None,
+    trace: str | Path | None = None,
+    stage: str | None = None,
     command: str = "SCENARIO.yaml",
     origin: str = "measured",
     progress: Callable[[Sequence[Any]], Iterable[Any]] = iter,
@@ -190,7 +212,12 @@ def check_document(
         if figure in given:
             raise SpecError(Problem(f"{figure} is measured twice: by {origin} and in {memory}", Place(origin)))
         given[figure] = value
-    if not given:
+    notes: tuple[str, ...] = ()
+    comparison = None if trace is None else compared_trace(asking.evaluation, trace, stage)
+    if comparison is not None:
+        figures_of_trace, notes = trace_figures(comparison, known, given)
+        given |= figures_of_trace
+    if not given and comparison is None:
         hint = "For example step_time=212ms, memory.peak=61GiB or throughput.tokens_per_second=9700."
         raise SpecError(Problem("expected a measured figure", Place(origin), hint=hint))
     explaining = Explaining(asking, given, command)
@@ -199,9 +226,15 @@ def check_document(
         CheckedFigure(figure=key, measured=value, predicted=known[key], interval=intervals.get(key))
         for key, value in given.items()
     )
-    causes = explaining.run(progress)
+    causes = explaining.run(progress) if given else ()
     return Check(
-        result=asking.before, figures=figures, times=_times(asking, given), causes=causes, tried=explaining.tried
+        result=asking.before,
+        figures=figures,
+        times=_times(asking, given),
+        causes=causes,
+        tried=explaining.tried,
+        trace=comparison,
+        notes=notes,
     )
 
 

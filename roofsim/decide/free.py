@@ -50,7 +50,11 @@ def free_changes(
             if candidate.exact or candidate.group in ("precision", "batch"):
                 every.setdefault(candidate.text, candidate)
     screened = [(ratio, one) for one in progress(list(every.values())) if (ratio := _screened(jobs, one)) is not None]
-    gaining = [(_bucket(one), advice) for one in _picked(screened) if (advice := _worked_out(jobs, one)) is not None]
+    gaining = [
+        (_bucket(one), advice)
+        for one in _picked(_usual(jobs, screened))
+        if (advice := _worked_out(jobs, one)) is not None
+    ]
     single = {advice.change for _, advice in gaining}
     gaining += [("layout", advice) for advice in _layouts(jobs) if advice.change not in single]
     return sorted(_few(gaining), key=lambda one: -one.gain), len(every)
@@ -70,6 +74,19 @@ def _screened(jobs: Sequence[Job], candidate: Candidate) -> float | None:
         return None
     ratio = mixed(jobs, [one or 1.0 for one in ratios])
     return ratio if ratio >= 1.0 + LEAST else None
+
+
+def _usual(jobs: Sequence[Job], screened: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Candidate]]:
+    """Leave out number formats that the engines' users do not serve models in, where they have one as narrow."""
+    engines = [job.asking.evaluation.resolved.engine for job in jobs]
+    unusual = [
+        one
+        for _, one in screened
+        if one.group == "precision"
+        and not all(engine.usually_loads(str(one.changes["precision"])) for engine in engines)
+    ]
+    served = {_bucket(one) for _, one in screened if one not in unusual}
+    return [(ratio, one) for ratio, one in screened if one not in unusual or _bucket(one) not in served]
 
 
 def _picked(screened: Sequence[tuple[float, Candidate]]) -> list[Candidate]:

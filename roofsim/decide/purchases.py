@@ -134,7 +134,9 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
     dearer = [
         _card(jobs, cards, name, f"{' and '.join(why)}, which this does not need") for name, why in poor.of.items()
     ]
-    return [one for one in worth if one is not None], [replace(one, measure=None) for one in dearer if one is not None]
+    return [one for one in worth if one is not None], [
+        replace(one, measure=None, measure_command=None) for one in dearer if one is not None
+    ]
 
 
 @dataclass

@@ -243,13 +243,19 @@ class Asking:
         """Answer one what-if."""
         label = ", ".join(change.text for change in made)
         try:
-            resolved = resolve_document(with_changes(self.document, made, self.stated))
-            evaluation = evaluate(resolved)
+            evaluation = evaluate(resolve_document(with_changes(self.document, made, self.stated)))
             result = answer(evaluation)
         except (SpecError, NoDataError) as error:
             self.refusals.append(error)
             return ChangedScenario(label=label, made=made, reason=error.reason)
         self.steps[_key(made)] = float(result.step_time)
+        return self.compared(evaluation, result, made, label)
+
+    def compared(
+        self, evaluation: Evaluation, result: Result, made: tuple[KeyChange, ...], label: str
+    ) -> ChangedScenario:
+        """Hold another scenario, priced and answered, against this one; `made` is what changed, where that is known."""
+        resolved = evaluation.resolved
         difference = float(result.step_time) - float(self.before.step_time)
         parts = self._parts(evaluation)
         changes, rule = ((), None) if len(made) < 2 else of_changes([one.text for one in made], self._step_with(made))

@@ -9,6 +9,7 @@ from roofsim.errors import Problem, SpecError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import (
+    STATE_STEPS,
     Attention,
     CacheAppend,
     Cast,
@@ -30,11 +31,13 @@ from roofsim.graph.ops import (
     Normalization,
     OptimizerUpdate,
     Pool,
+    Recurrence,
     Reduction,
     Resize,
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
@@ -59,7 +62,7 @@ def autocast_policy(op: AbstractOp) -> str:
 
 
 _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
-    LOW: (Matmul, GroupedMatmul, Attention, Convolution),
+    LOW: (Matmul, GroupedMatmul, Attention, Convolution, Recurrence),
     WIDE: (Loss, Resize),
     WIDEST: (Copy, Fused),
     KEEP: (
@@ -71,6 +74,7 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
         Pool,
         Scan,
         Sort,
+        StatedKernel,
         View,
         Cast,
         CacheAppend,
@@ -361,7 +365,9 @@ class _Dispatch:
         # What is made from nothing is made like a tensor that it holds.
         widest = _widest(inputs) or _widest(holds)
         if widest is not None:
-            return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
+            of_first = isinstance(op, Normalization | Scan)
+            of_first = of_first or (isinstance(op, Elementwise) and op.function in STATE_STEPS)
+            return inputs[0].dtype if of_first else widest
         return FP32 if self.plan.autocast else self.plan.compute
 
 

@@ -50,7 +50,7 @@ def print_advice(console: Console, answer: Advised) -> None:
         console.print(_undecided(answer.undecided))
     if answer.not_worth:
         console.print(_not_worth(answer.not_worth))
-    for line in filter(None, (_prices_line(answer), _shown_by(answer))):
+    for line in filter(None, (_prices_line(answer), _shown_by(answer), *_deciding(answer.undecided))):
         console.print(Text(line, style="dim"))
 
 
@@ -110,6 +110,19 @@ def _undecided(every: tuple[Advice, ...]) -> Grid:
     for one in every:
         grid.add(_change(one), _more(one.gain), _ends(one), _dollars(one), one.measure or "")
     return grid
+
+
+def _deciding(every: tuple[Advice, ...]) -> list[str]:
+    """Return the command that writes the measurement of each candidate; say of which no script times the kernels."""
+    lines = [f"{one.change}: {one.measure_command}" for one in every if one.measure_command is not None]
+    others = [one.change for one in every if one.measure_command is None]
+    if lines:
+        lines.insert(
+            0, "What decides, as a script to run on the card; with --calibration its result narrows the interval:"
+        )
+    if others:
+        lines.append(f"No script times what decides on {', '.join(others)}: time a step of each.")
+    return lines
 
 
 def _not_worth(every: tuple[Advice, ...]) -> Grid:

@@ -25,7 +25,12 @@ def print_check(console: Console, answer: Check) -> None:
     console.print(Text(words.headline(answer.result), style="bold"))
     for line in filter(None, (words.batch_line(answer.result), words.layout_line(answer.result))):
         console.print(Text(line, style="dim"))
-    console.print(_figures(answer))
+    if answer.trace is not None:
+        from roofsim.report.trace_check import print_trace_check
+
+        print_trace_check(console, answer.trace)
+    if answer.figures:
+        console.print(_figures(answer))
     if any(one.factor is not None or one.measured is not None for one in answer.times):
         console.print(_times(answer))
     if answer.causes:
@@ -83,7 +88,13 @@ def shown(one: LikelyCause) -> str:
 
 def sentences(answer: Check) -> list[str]:
     """Say whether each figure is inside its interval, and what would explain what is not."""
-    lines = [_sentence(one) for one in answer.figures]
+    lines = [*(f"{note}." for note in answer.notes), *(_sentence(one) for one in answer.figures)]
+    if answer.trace is not None:
+        from roofsim.report.trace_check import trace_sentences
+
+        lines += trace_sentences(answer.trace)
+    if not answer.figures:
+        return lines
     if answer.inside:
         return [*lines, "No cause is called for: the model is not surer than this."]
     best = next(iter(sorted(answer.causes, key=lambda one: -one.closes)), None)

@@ -26,6 +26,7 @@ _FOLDERS: Final[dict[str, str]] = {
 
 #: What is named in one place: ``--gpus a100,dgx-h100``.
 _CARD_OR_NODE: Final[dict[Kind, Kind]] = {"gpu": "system", "system": "gpu"}
+_SAID: Final = {"gpu": "GPU", "system": "system"}
 #: Entries of plug-ins that were read.
 _READ: Final[dict[tuple[Kind, str], Plugin]] = {}
 _LETTERS: Final = ascii_lowercase
@@ -136,7 +137,7 @@ def normal(name: str) -> str:
 
 
 def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = "", *, loosely: bool = True) -> str:
-    """Return the catalog name that `name` stands for; `loosely`, also of a card without its maker, dashes or letters.
+    """Return the catalog name that `name` stands for; `loosely`, also of names that say more than ours, or less.
 
     Raises
     ------
@@ -151,23 +152,25 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
     plain = key.replace(".", "-")  # p4d.24xlarge, BM.GPU.H100.8: aliases are written without full stops
     if plain in aliases(kind):
         return aliases(kind)[plain]
-    meant = _meant(kind, key)
-    if loosely and len(meant) == 1:
+    meant, other = _meant(kind, key), _is_another(kind, plain) or _is_another(kind, key)
+    if loosely and len(meant) == 1 and other is None:
         return meant[0]
     added: dict[str, str] = {}
-    if not _is_another(kind, key):
+    if other is None:
         added = _plugged_aliases(kind) | {name: name for name in plugged(kind)}
         if key in added:
             return added[key]
     close = meant or near_matches(key, [*names(kind), *aliases(kind), *added])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
+    if other is not None:
+        hint = f"It is a {_SAID[other]}: --{other} {name}, or hardware.{other} in a file."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 
 
-def _is_another(kind: Kind, key: str) -> bool:
-    """Tell whether a name that may be a card's or a node's is one of roofsim's own of the other kind: no plug-in is asked."""
+def _is_another(kind: Kind, key: str) -> Kind | None:
+    """Return the other kind where a name that may be a card's or a node's is one of roofsim's own of it: no plug-in is asked."""
     other = _CARD_OR_NODE.get(kind)
-    return other is not None and (key in names(other) or key in aliases(other))
+    return other if other is not None and (key in names(other) or key in aliases(other)) else None
 
 
 #: Words before the name of a card that say no more than the name does.
@@ -175,10 +178,13 @@ _MAKERS: Final = re.compile(r"^(?:(?:nvidia|geforce|amd|radeon|intel|tesla)-?)+"
 
 
 def _meant(kind: Kind, key: str) -> list[str]:
-    """Return the GPUs that a name without its maker, dashes or letters means: ``4090``, ``nvidia-h100``, ``rtx 4090``.
+    """Return what a name means that says more than ours, or less.
 
-    A number alone may be several cards: then all are named.
+    GPUs without maker, dashes or letters (``4090``, ``nvidia-h100``, ``rtx 4090``; a number alone may be several cards: then
+    all are named), and the model of a checkpoint that was trained further (``Qwen/Qwen2-7B-Instruct``).
     """
+    if kind == "model":
+        return _shape_of(key)
     if kind != "gpu":
         return []
     bare = _MAKERS.sub("", key).replace("-", "")
@@ -189,6 +195,24 @@ def _meant(kind: Kind, key: str) -> list[str]:
     if not meant and bare[0].isdigit():
         meant = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
     return sorted(meant)
+
+
+#: Ends of names of checkpoints that were trained further: their layers are those of the first.
+_TRAINED_ON: Final = re.compile(r"-(?:instruct|chat|it|base|pt|sft|hf|dpo)$")
+
+
+def _shape_of(key: str) -> list[str]:
+    """Return the model whose layers a hub's checkpoint has: its name without its owner and without how it was trained on."""
+    bare = key.rpartition("/")[2]
+    while True:
+        if bare in names("model"):
+            return [bare]
+        if bare in aliases("model"):
+            return [aliases("model")[bare]]
+        shorter = _TRAINED_ON.sub("", bare)
+        if shorter == bare:
+            return []
+        bare = shorter
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:

@@ -14,7 +14,8 @@ from roofsim.spec.model.traits import Traits
 ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 #: Where families describe and build themselves, and where foreign descriptions become theirs.
 OWN = (
-    "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/blocks", "importers",
+    "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/captured", "lower/blocks",
+    "lower/listed", "importers",
 )  # fmt: skip
 GENERAL = [
     path
@@ -82,10 +83,14 @@ def test_every_family_says_what_it_is(family):
 
 
 def test_families_that_can():
-    assert families_that(lambda schema: schema.splits_tensor) == ["decoder", "encoder", "encoder-decoder", "vit", "dit"]
-    assert families_that(lambda schema: schema.splits_sequence) == ["decoder", "encoder"]
-    assert families_that(lambda schema: schema.stacked) == ["decoder", "encoder", "vit", "mixer", "mamba"]
-    assert families_that(lambda schema: schema.decoder_only()) == ["decoder"]
+    assert families_that(lambda schema: schema.splits_tensor) == [
+        "decoder", "encoder", "encoder-decoder", "vit", "dit", "layers",
+    ]  # fmt: skip
+    assert families_that(lambda schema: schema.splits_sequence) == ["decoder", "encoder", "layers"]
+    assert families_that(lambda schema: schema.stacked) == [
+        "decoder", "encoder", "vit", "mixer", "mamba", "layers",
+    ]  # fmt: skip
+    assert families_that(lambda schema: schema.decoder_only()) == ["decoder", "layers"]
     assert families_that(lambda schema: schema.denoises) == ["diffusion-unet", "dit"]
 
 

@@ -23,6 +23,7 @@ OTHERS = {
     "AddOptimizerStep.gradient_type": "a number format, of the resolved precision",
     "AttentionKernelFacts.measured_as": "the kernel by whose measurements another is priced",
     "Autograd.silu_backward": "an option of a pass",
+    "Step.rms_norm": "a layer of a model that is written as a list",
 }
 #: Facts that one call may take out of an engine before it should take the engine, or a group.
 MOST = 3

@@ -48,6 +48,15 @@ def test_every_commented_key_is_one_of_the_schema():
     validate(Scenario, parse_yaml(f"model: gpt\n{parallel}", "parallel"))
 
 
+def test_a_model_layer_by_layer_runs_as_it_is(folder, monkeypatch, capsys):
+    assert run_cli(monkeypatch, capsys, "init", "net.yaml", "--layers")[0] == 0
+    assert (folder / "net.yaml").read_text() == template("net.yaml", layers=True)
+    for phase in ("train", "generate"):
+        result = roofsim.run({"model": "net.yaml", "workload": {"phase": phase}, "hardware": {"gpu": "h100"}})
+        assert result.scenario["model"]["family"] == "layers"
+        assert result.step_time > 0.0
+
+
 def test_it_replaces_nothing_unless_told(folder, monkeypatch, capsys):
     (folder / "mine.yaml").write_text("model: resnet50\n")
     assert_refused(*run_cli(monkeypatch, capsys, "init", "mine.yaml"), r"cannot write mine.yaml: it exists already")

@@ -189,3 +189,20 @@ def test_data_and_rows_hold_every_item(decode):
     for name in LISTS:
         assert all({"change", "command", "gain", "interval", "usd"} <= set(one) for one in data[name])
     assert repr(decode).startswith("<Advised: Bandwidth: ")
+
+
+def test_weights_are_of_formats_that_the_engines_users_serve(decode):
+    from roofsim.decide.free import _usual
+    from roofsim.decide.jobs import Job
+
+    formats = {one.change.partition("=")[2] for one in every(decode) if one.kind == "precision"}
+    assert "int4" in formats
+    assert not any(name.startswith(("q", "nf4", "iq")) for name in formats)
+    job = Job(name="x", command="x", asking=Asking(load_scenario(DECODE, {})), share=1.0)
+    options = [
+        one for one in candidates(job.asking.evaluation.resolved, job.asking.stated, DECODE) if one.group == "precision"
+    ]
+    by_name = {one.changes["precision"]: one for one in options}
+    alone = [(1.5, by_name["q4_0"]), (1.4, by_name["nf4"])]
+    assert _usual([job], alone) == alone  # rather those than none
+    assert _usual([job], [*alone, (1.2, by_name["int4"])]) == [(1.2, by_name["int4"])]

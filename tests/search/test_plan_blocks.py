@@ -17,7 +17,6 @@ from roofsim.plans import planning_tools
 from roofsim.search.planning import running, workers
 from roofsim.search.planning.asked import PlanRequest
 from roofsim.search.planning.blocks import (
-    MOST_ROWS,
     BlockTask,
     RowBlock,
     SearchInput,
@@ -33,6 +32,7 @@ from roofsim.search.planning.blocks import (
 )
 from roofsim.search.planning.plan import part_asked, plan_asked
 from roofsim.search.planning.running import Progress, Spread, read_share, run_blocks
+from roofsim.search.planning.search import Limits
 from roofsim.spec.scenario.document import load_scenario
 
 MODEL = {
@@ -69,6 +69,14 @@ def text(plan):
 def answered(**spread):
     one = given()
     return text(plan_asked(one.document, one.asked, one.tools, k=5, spread=Spread(**spread)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    """Let a small space have many blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("roofsim.search.planning.blocks.MOST_ROWS", 4)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +207,8 @@ def test_a_block_is_a_pure_function():
     """What was searched before in a process, or that another one searches, changes nothing."""
     one, space = given(), given().space()
     name, blocks = search_name(one, space), blocks_of(one, space)
-    tasks = [BlockTask(given=one, search=name, block=block, limit=0.05, version=version()) for block in blocks[:6]]
+    limits = Limits(0.05, {"0:0": 0.04})
+    tasks = [BlockTask(given=one, search=name, block=block, limits=limits, version=version()) for block in blocks[:6]]
     with ProcessPoolExecutor(1) as other:
         there = dict(other.map(search_block, tasks[::-1]))
     for task in tasks:
@@ -209,15 +218,15 @@ def test_a_block_is_a_pure_function():
         assert said(findings_from(json.loads(said(findings)))) == said(findings)
 
 
-def test_rows_of_a_family_may_be_cut_anywhere(monkeypatch):
+def test_rows_of_a_class_may_be_cut_anywhere(monkeypatch):
+    monkeypatch.setattr("roofsim.search.planning.blocks.MOST_ROWS", 10**6)
     whole = run_blocks(given(), given().space(), Spread())
-    monkeypatch.setattr("roofsim.search.planning.blocks.MOST_ROWS", 17)
+    monkeypatch.setattr("roofsim.search.planning.blocks.MOST_ROWS", 3)
     parts = run_blocks(given(), given().space(), Spread())
     assert parts.top["id"].tolist() == whole.top["id"].tolist()
     assert parts.considered == whole.considered
     for one in (parts, whole):  # why a layout is left out depends on what was known by then; that it is does not
         assert one.considered == one.priced + one.does_not_fit + one.cut + sum(one.refused.values())
-    assert MOST_ROWS > 17
 
 
 def test_names_follow_what_is_searched():
@@ -233,7 +242,7 @@ def test_names_follow_what_is_searched():
 
 def test_a_worker_of_another_version_refuses():
     one, space = given(), given().space()
-    task = BlockTask(given=one, search="x", block=blocks_of(one, space)[0], limit=1.0, version="0.0.1")
+    task = BlockTask(given=one, search="x", block=blocks_of(one, space)[0], limits=Limits(1.0), version="0.0.1")
     with pytest.raises(WorkersDifferError, match="Install the same"):
         search_block(task)
 
@@ -269,10 +278,12 @@ def test_an_address_without_a_scheduler_is_refused():
     assert time.monotonic() - begin < 15
 
 
-def test_families_with_the_least_bounds_come_first():
+def test_blocks_with_the_least_bounds_come_first():
     one = given()
     space = one.space()
-    searcher, families = one.searcher(space), space.families()
-    least = [searcher.least(families[block.family]) for block in blocks_of(one, space)]
+    searcher = one.searcher(space)
+    classes = searcher.classes()
+    blocks = [(classes[block.family], block) for block in blocks_of(one, space)]
+    least = [searcher.least(families, families.rows()[block.first : block.last]) for families, block in blocks]
     assert least == sorted(least)
     assert 0.0 < least[0] < least[-1]

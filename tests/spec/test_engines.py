@@ -33,6 +33,7 @@ TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 NO_FACTS = {
     "schema",
     "families",
+    "usual_formats",
     "name",
     "description",
     "aliases",

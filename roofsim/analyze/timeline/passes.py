@@ -179,7 +179,7 @@ class Writer:
         """Write the ops of a pass that takes so many seconds."""
         begin = self.now
         spans: list[Span] = []
-        for repeat, cost in _written(costs):
+        for repeat, cost in in_program_order(costs):
             spans += self._op(part, repeat, cost, shares, index)
         took = self.now - begin
         pace = lasts / took if took > 0.0 else 1.0
@@ -346,7 +346,7 @@ def _way(phase: str) -> str:
     return str(Phase.BACKWARD) if phase == Phase.RECOMPUTE else phase
 
 
-def _written(costs: list[OpCost]) -> Iterator[tuple[int | None, OpCost]]:
+def in_program_order(costs: list[OpCost]) -> Iterator[tuple[int | None, OpCost]]:
     """Iterate over ops in program order, each block as often as it repeats, with the number of the repetition."""
     start = 0
     while start < len(costs):

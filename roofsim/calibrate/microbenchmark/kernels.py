@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 from roofsim.calibrate.microbenchmark.timing import COLUMNS, DTYPES, Bench, Workpiece
 
+#: Group -> kernels of a scenario, which are measured instead of the usual ones: what they are, arguments, facts of the row.
+ASKED: dict[str, list[tuple[str, list[Any], dict[str, object]]]] = {}
 SQUARES = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Weights [n, k] of linear layers, and rows m against them, from decoding to training; sizes that 16 does not divide.
 WEIGHTS = ((768, 768), (3072, 768), (4096, 4096), (14336, 4096), (4096, 14336))
@@ -66,6 +69,12 @@ FUNCTIONS: dict[str, tuple[str, int, Callable[[Any, Any, Any, Any], Any], bool]]
 }
 #: Vectors that an op of the table reads and makes a gradient of.
 VECTORS = {"ln": 2, "rms": 1}
+
+
+def asked(group: str, makers: dict[str, Callable[..., Workpiece]]) -> Iterator[Workpiece]:
+    """Yield the kernels of a scenario."""
+    for kind, arguments, facts in ASKED[group]:
+        yield makers[kind](*arguments).told(facts)
 
 
 def launches(bench: Bench) -> Iterator[Workpiece]:
@@ -184,6 +193,9 @@ def gemms(bench: Bench) -> Iterator[Workpiece]:
             "bmm", dtype, {"m": m, "n": n, "k": k, "batch": batch}, {}, make, 2.0 * batch * m * n * k, memory
         )
 
+    if "gemm" in ASKED:
+        yield from asked("gemm", {"gemm": case, "bmm": batched})
+        return
     for dtype in bench.dtypes(*DTYPES):
         shapes = [(m, n, k) for n, k in WEIGHTS for m in ROWS] + [(size, size, size) for size in SQUARES]
         yield from (case(dtype, *shape) for shape in shapes)
@@ -199,14 +211,22 @@ def attentions(bench: Bench) -> Iterator[Workpiece]:
     """Yield scaled_dot_product_attention: prefill with a causal mask, its backward, its backends, and decoding."""
     attend = bench.torch.nn.functional.scaled_dot_product_attention
 
-    def case(dtype: str, shape: tuple[int, ...], decode: bool = False, way: str = "fwd", ks: str = "sdpa") -> Workpiece:
+    def case(
+        dtype: str,
+        shape: tuple[int, ...],
+        decode: bool = False,
+        way: str = "fwd",
+        ks: str = "sdpa",
+        causal: bool = True,
+    ) -> Workpiece:
         batch, heads, kv_heads, size, length = shape
+        masked = causal and not decode
         queries = 1 if decode else length
 
         def make() -> Callable[[], object]:
             sides = ((heads, queries), (kv_heads, length), (kv_heads, length))
             q, k, v = (bench.random(dtype, batch, side, rows, size) for side, rows in sides)
-            options = {"is_causal": not decode, **({} if heads == kv_heads else {"enable_gqa": True})}
+            options = {"is_causal": masked, **({} if heads == kv_heads else {"enable_gqa": True})}
 
             def with_backend() -> object:
                 attention = bench.torch.nn.attention
@@ -216,12 +236,15 @@ def attentions(bench: Bench) -> Iterator[Workpiece]:
             return bench.either(way, with_backend if ks in BACKENDS else lambda: attend(q, k, v, **options), q, k, v)
 
         sizes = dict(zip(COLUMNS[6:12], (batch, heads, kv_heads, size, queries, length), strict=True))
-        pairs = batch * heads * (length if decode else length * (length + 1) / 2)
+        pairs = batch * heads * (length * (length + 1) / 2 if masked else queries * length)
         memory = 8.0 * DTYPES[dtype][0] * batch * (heads * queries + 2 * kv_heads * length) * size
-        other: dict[str, object] = {"causal": 1, "window": 0, "ks": ks, "dir": way}
+        other: dict[str, object] = {"causal": int(causal), "window": 0, "ks": ks, "dir": way}
         work = 4.0 * pairs * size * (1.0 if way == "fwd" else 2.5)
         return Workpiece(f"attention_{'decode' if decode else 'prefill'}", dtype, sizes, other, make, work, memory)
 
+    if "attention" in ASKED:
+        yield from asked("attention", {"attention": case})
+        return
     for dtype in bench.dtypes("fp32", "fp16", "bf16"):
         yield from (case(dtype, shape, way=way) for shape in PREFILL for way in ("fwd", "bwd"))
         yield from (case(dtype, shape, decode=True) for shape in DECODE)
@@ -241,8 +264,10 @@ def convolutions(bench: Bench) -> Iterator[Workpiece]:
             order = torch.channels_last if layout == "NHWC" else torch.contiguous_format
             x = bench.random(dtype, batch, cin, side, side).to(memory_format=order)
             w = bench.random(dtype, cout, cin // groups, kernel, kernel).to(memory_format=order)
-            leaf = x if direction == "bwd_data" else w
-            return bench.either(direction, lambda: torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups), leaf)
+            leaves = {"bwd_data": (x,), "bwd_weight": (w,)}.get(direction, (x, w))
+            return bench.either(
+                direction, lambda: torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups), *leaves
+            )
 
         sizes = {"m": batch * out * out, "n": cout, "k": cin // groups * kernel * kernel, "batch": batch}
         other = {"cin": cin, "cout": cout, "ks": kernel, "hw": side, "stride": stride, "pad": pad, "groups": groups}
@@ -250,6 +275,9 @@ def convolutions(bench: Bench) -> Iterator[Workpiece]:
         work = 2.0 * sizes["m"] * sizes["n"] * sizes["k"]
         return Workpiece("conv2d", dtype, sizes, {**other, "layout": layout, "dir": direction}, make, work, memory)
 
+    if "convolution" in ASKED:
+        yield from asked("convolution", {"convolution": case})
+        return
     for dtype in bench.dtypes("fp32", "tf32", "fp16", "bf16"):
         for shape in CONVOLUTIONS:
             for layout in ("NCHW", "NHWC"):
@@ -299,13 +327,15 @@ def memory_bound(bench: Bench) -> Iterator[Workpiece]:
             "batchnorm", dtype, {"m": rows, "n": channels, "batch": batch}, other, make, 3 * size, 6 * size
         )
 
-    for dtype in bench.dtypes("fp32", "fp16", "bf16"):
-        for direction in ("fwd", "bwd"):
-            names = [name for name, facts in FUNCTIONS.items() if direction == "fwd" or facts[3]]
-            yield from (table(dtype, *shape, name, direction) for shape in TABLES for name in names)
-            yield from (lookup(dtype, *shape, direction) for shape in TABLES[:2])
-            for layout in ("NCHW", "NHWC"):
-                yield from (batch_norm(dtype, shape, layout, direction) for shape in IMAGES)
+    if "memory" in ASKED:
+        yield from asked("memory", {"table": table, "batch_norm": batch_norm})
+        return
+    for dtype, direction in product(bench.dtypes("fp32", "fp16", "bf16"), ("fwd", "bwd")):
+        names = [name for name, facts in FUNCTIONS.items() if direction == "fwd" or facts[3]]
+        yield from (table(dtype, *shape, name, direction) for shape in TABLES for name in names)
+        yield from (lookup(dtype, *shape, direction) for shape in TABLES[:2])
+        for layout in ("NCHW", "NHWC"):
+            yield from (batch_norm(dtype, shape, layout, direction) for shape in IMAGES)
 
 
 def optimizers(bench: Bench) -> Iterator[Workpiece]:
@@ -316,11 +346,11 @@ def optimizers(bench: Bench) -> Iterator[Workpiece]:
         "sgd": (optim.SGD, {"momentum": 0.9}, 5),
     }
 
-    def case(name: str, kernel: str, tensors: int, size: int) -> Workpiece:
+    def case(name: str, kernel: str, tensors: int, size: int, dtype: str = "fp32") -> Workpiece:
         kind, options, passes = kinds[name]
 
         def make() -> Callable[[], object]:
-            parameters = [bench.random("fp32", size).requires_grad_() for _ in range(tensors)]
+            parameters = [bench.random(dtype, size).requires_grad_() for _ in range(tensors)]
             for parameter in parameters:
                 parameter.grad = bench.torch.randn_like(parameter)
             ways = {"fused": kernel == "fused", "foreach": kernel == "foreach"}
@@ -328,9 +358,12 @@ def optimizers(bench: Bench) -> Iterator[Workpiece]:
             return optimizer.step  # type: ignore[no-any-return]
 
         other: dict[str, object] = {"fn": name, "kernel": kernel, "passes": passes}
-        total = 4.0 * tensors * size
-        return Workpiece("optimizer", "fp32", {"m": tensors, "n": size}, other, make, passes * total, 6 * total)
+        total = float(DTYPES[dtype][0]) * tensors * size
+        return Workpiece("optimizer", dtype, {"m": tensors, "n": size}, other, make, passes * total, 6 * total)
 
+    if "optimizer" in ASKED:
+        yield from asked("optimizer", {"optimizer": case})
+        return
     for name in kinds:
         for kernel in ("fused", "foreach", "loop"):
             yield from (case(name, kernel, *shape) for shape in ((64, 2**20), (160, 2**16), (16, 2**24)))

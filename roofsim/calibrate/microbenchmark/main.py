@@ -29,9 +29,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from roofsim.calibrate.microbenchmark.kernels import GROUPS
+from roofsim.calibrate.microbenchmark.kernels import ASKED, GROUPS
 from roofsim.calibrate.microbenchmark.timing import COLUMNS, Bench, Workpiece, clocks, row, tell
 
+#: Catalog name of the card that a scenario's kernels are measured for.
+CARD: str | None = None
 #: The budget that gives a case a tenth of a second.
 USUAL_BUDGET = 240.0
 
@@ -105,8 +107,9 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu (the part that makes sense there)")
     parser.add_argument("--budget", type=float, default=USUAL_BUDGET, help="seconds to spend (default: %(default)s)")
     parser.add_argument("--output", type=Path, help="file to write the table to, a new one (default: standard output)")
-    parser.add_argument("--name", help="name of the card in the table (default: the driver's)")
-    parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="groups to measure")
+    parser.add_argument("--name", default=CARD, help="name of the card in the table (default: the driver's)")
+    parser.add_argument("--only", nargs="+", choices=list(GROUPS), help="groups to measure")
+    parser.set_defaults(only=list(ASKED) or list(GROUPS))
     arguments = parser.parse_args(words)
     if not arguments.budget > 0:
         parser.error(f"--budget: expected seconds above 0, got {arguments.budget:g}")

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 COLUMNS = (
@@ -49,6 +49,10 @@ class Workpiece:
     calls: int = 1
     clock: str = "device"
     seconds: float = 0.0
+
+    def told(self, facts: dict[str, object]) -> Workpiece:
+        """Return it with more facts about its row."""
+        return replace(self, other={**self.other, **facts})
 
     def __str__(self) -> str:
         return f"{self.op} {self.dtype} {self.sizes or ''} {json.dumps(self.other)}"

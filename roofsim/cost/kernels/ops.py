@@ -39,11 +39,13 @@ from roofsim.graph.ops import (
     Normalization,
     OptimizerUpdate,
     Pool,
+    Recurrence,
     Reduction,
     Resize,
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import Role
@@ -122,6 +124,19 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
     work = replace(_streamed(work, op.m, context), launches=op.kernels())
     return (expanding(work, op, op.m, context),)
+
+
+@kernels_of.register
+def _(op: StatedKernel, context: Pricing) -> tuple[KernelWork, ...]:
+    return (context.heavy(op, op.flops(), op.bytes_read(), "matmul"),)
+
+
+@kernels_of.register
+def _(op: Recurrence, context: Pricing) -> tuple[KernelWork, ...]:
+    # One call; the library launches kernel after kernel, none of which takes less than the smallest.
+    work = context.heavy(op, op.executed_flops(), op.bytes_read() + op.bytes_written(), "matmul")
+    floor = (op.kernels() - 1.0) * context.device.architecture.kernel_floor
+    return (replace(_streamed(work, op.batch, context), floor=floor),)
 
 
 @kernels_of.register

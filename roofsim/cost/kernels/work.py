@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.models.streaming import unit_load
-from roofsim.records import dataclass, field
+from roofsim.records import dataclass, field, replace
 from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
@@ -83,6 +83,15 @@ class KernelWork:
     apart: bool = False
     part: str = ""
     host: Real = 0.0
+
+    def slower(self, factor: float) -> KernelWork:
+        """Return the kernel taking so many times as long beyond its launch: its arithmetic and its traffic reach so much less."""
+        return replace(
+            self,
+            compute_share=self.compute_share / factor,
+            bandwidth_share=self.bandwidth_share / factor,
+            limit=self.limit / factor,
+        )
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """The op vocabulary."""
 
 from roofsim.graph.ops.communication import Collective
-from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
+from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, StatedKernel, parts_of
 from roofsim.graph.ops.heavy import (
     Attention,
     Convolution,
     GroupedMatmul,
     Matmul,
+    Recurrence,
     Scan,
     visible_share,
 )
@@ -14,6 +15,7 @@ from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (
     BUFFERS,
+    STATE_STEPS,
     Cast,
     Copy,
     Dropout,
@@ -29,6 +31,7 @@ from roofsim.graph.ops.light import (
 
 __all__ = [
     "BUFFERS",
+    "STATE_STEPS",
     "Attention",
     "CacheAppend",
     "Cast",
@@ -50,11 +53,13 @@ __all__ = [
     "Normalization",
     "OptimizerUpdate",
     "Pool",
+    "Recurrence",
     "Reduction",
     "Resize",
     "Scan",
     "Softmax",
     "Sort",
+    "StatedKernel",
     "View",
     "parts_of",
     "visible_share",

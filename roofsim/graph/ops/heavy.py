@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, maximum, minimum, product, same
 from roofsim.records import dataclass
 
@@ -315,3 +316,38 @@ class Scan(AbstractOp):
 
     def flops(self) -> Real:
         return 9.0 * self.batch * self.channels * self.length * self.state_size * (3.0 if self.backward else 1.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Recurrence(AbstractOp):
+    """Cells (LSTM, GRU, Elman) that go through a sequence: for each token a product with the state and a pass over the gates.
+
+    One call of a library (cuDNN, MIOpen), which launches its kernels one after the other: a token waits for the one before, and
+    each reads the weights again. Inputs forward: what the products of all inputs gave ``[batch, tokens, gates x hidden]``, the
+    weights of the state, and in a step of generation the states that stand in the cache. The two biases, where there are some,
+    ride along. Backward is the same way back; the gradients of weights are products of their own over all tokens.
+    """
+
+    kind: ClassVar[Kind] = Kind.MATMUL
+
+    cell: str
+    batch: Real
+    tokens: Real
+    hidden: Real
+    carried: Real
+    gates: Real
+    projects: bool = False
+    backward: bool = False
+
+    def flops(self) -> Real:
+        each = self.gates * self.hidden * self.carried + (self.hidden * self.carried if self.projects else 0.0)
+        return 2.0 * self.batch * self.tokens * each
+
+    def bytes_read(self) -> Real:
+        total: Real = 0.0
+        for tensor in dict.fromkeys(self.inputs):
+            total = total + tensor.bytes * (self.tokens if tensor.owner.role is Role.PARAMETER else 1.0)
+        return total
+
+    def kernels(self) -> Real:
+        return self.tokens * (3.0 if self.projects else 2.0)

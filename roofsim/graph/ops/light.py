@@ -27,11 +27,15 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "normalise": 4.0,
     "normalise_backward": 8.0,
     "delta_step": 8.0,  # decay, product with the key and correction, update, product with the query, each of two
+    "conv_step": 2.0,  # per token that the state keeps: product and sum
+    "scan_step": 6.0,  # decay, product of step and input, sum, product with the output and its sum
     "softplus": 3.0,
     "softplus_backward": 3.0,
 }
 
 
+#: Steps of one token on a state that is wider than it: what they make has the type of the token, their first input.
+STATE_STEPS: Final = ("conv_step", "scan_step")
 #: Copies into the buffer of a collective, and out of it.
 BUFFERS: Final = ("into_buffer", "out_of_buffer")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import CacheAppend, Elementwise, Matmul
-from roofsim.graph.tensor import FP32, Role, Tensor
+from roofsim.graph.ops import Elementwise, Matmul
+from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.states import keep_state, state_of
 from roofsim.numeric import Real, minimum
 from roofsim.records import dataclass
 
@@ -99,7 +100,7 @@ def _convolved(layers: Layers, call: Call, x: Tensor, sizes: _HeadSizes) -> Tens
     by_channel = layers.copy(x, "transpose", (batch, channels, length))
     if call.cached:
         kept = layers.view(by_channel, "slice", batch, channels, minimum(sizes.kernel - 1.0, length))
-        _keep(layers, call, kept, "conv_state", (channels, sizes.kernel - 1.0))
+        keep_state(layers, call, kept, "conv_state", (channels, sizes.kernel - 1.0))
     wide = VisionLayers(layers.b, layers.flavour, layers.shares)
     # As many positions come out as went in: zeros stand before the first.
     out = wide.conv(by_channel, channels, sizes.kernel, "conv", groups=channels, padding=(sizes.kernel - 1.0) / 2.0)
@@ -154,7 +155,7 @@ def _chunked(
     from_chunk = product("from_chunk", scores, new, (*v.shape,), (chunk, value, chunk))
     if call.cached:
         last = layers.view(states, "slice", batch, heads, sizes.key, value)
-        _keep(layers, call, last, "state", (heads, sizes.key, value), dtype_of_state=True)
+        keep_state(layers, call, last, "state", (heads, sizes.key, value), wide=True)
     return layers.add(from_state, from_chunk)
 
 
@@ -185,25 +186,8 @@ def _step(
     """Read the state of each head, correct it by the token, write it back and ask it: one kernel."""
     b, v = layers.b, parts[2]
     batch, length, heads, value = v.shape
-    state = _state(call, b.name("state"), (batch, heads, sizes.key, value), wide=True)
+    state = state_of(call, b.name("state"), (batch, heads, sizes.key, value), wide=True)
     after = b.tensor("state.after", *state.shape, base=state)
     out = b.tensor("out", batch, length, heads, value)
     b.emit(Elementwise, "step", inputs=(state, *parts), outputs=(after, out), function=STEP_FUNCTION)
     return layers.cast(out, v)
-
-
-def _keep(
-    layers: Layers, call: Call, new: Tensor, leaf: str, shape: tuple[Real, ...], *, dtype_of_state: bool = False
-) -> None:
-    """Write what later steps start from into the cache."""
-    b = layers.b
-    cache = _state(call, b.name(leaf), (new.shape[0], *shape), wide=dtype_of_state)
-    out = b.tensor(f"{leaf}.all", new.shape[0], *shape, base=cache)
-    b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,))
-
-
-def _state(call: Call, name: str, shape: tuple[Real, ...], *, wide: bool) -> Tensor:
-    """Return a state of each sequence, and of those of the batches beside; states are kept in fp32, as FLA returns them."""
-    batch, *rest = shape
-    cache = Tensor(name, (batch * call.cached_batches, *rest), role=Role.KEY_VALUE_CACHE)
-    return Tensor(name, cache.shape, FP32, Role.KEY_VALUE_CACHE) if wide else cache

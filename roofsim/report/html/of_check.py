@@ -12,6 +12,7 @@ from roofsim.report.html.blocks import CellTable, Chart, Data, ReportPage, Secti
 from roofsim.report.html.marks import intervals
 from roofsim.report.html.of_run import assumptions
 from roofsim.report.html.svg import PlotAxis
+from roofsim.report.html.traces import trace_sections
 from roofsim.report.palette import card
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def page(check: Check, asked: AskedReport) -> ReportPage:
                 title="Measured and predicted",
                 blocks=tuple(_figure(data, place) for place in range(len(check.figures))),
             ),
+            *trace_sections(data),
             Section(title="Where they may differ", blocks=(_times(data),)),
             Section(title="What would explain it", blocks=(_causes(data),)),
             *assumptions(data, ("answer",), check.result),

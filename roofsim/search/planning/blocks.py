@@ -18,8 +18,9 @@ import numpy as np
 from roofsim.errors import RoofsimError
 from roofsim.kept import Kept
 from roofsim.records import dataclass, fields, replace
+from roofsim.search.planning.findings import Findings
 from roofsim.search.planning.objectives import Goal
-from roofsim.search.planning.search import Findings, Searcher
+from roofsim.search.planning.search import Limits, Searcher
 from roofsim.search.planning.space import space_of
 from roofsim.search.resolving import Shared
 from roofsim.search.sweep import figures_of
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.resolve import Resolved
 
-#: Layouts of a block at most: few enough to bound memory.
-MOST_ROWS: Final = 16_384
+#: Rows of a block at most, and pairs of family and row: few enough to bound memory.
+MOST_ROWS: Final = 4096
+MOST_PAIRS: Final = 2**22
 #: The rounds of growing size take so many blocks, and this share of all, at least.
 _FIRST: Final = 16
 _GROWING: Final = 1 / 16
@@ -101,7 +103,7 @@ class SearchInput:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some rows of one family of a space."""
+    """Some rows of one class of families of a space, with the words of each of them."""
 
     family: int
     first: int
@@ -110,7 +112,7 @@ class RowBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTask:
-    """A block to search, with the limit that layouts must not exceed.
+    """A block to search, with the limits that layouts must not exceed.
 
     Attributes
     ----------
@@ -123,13 +125,21 @@ class BlockTask:
     given: SearchInput
     search: str
     block: RowBlock
-    limit: float
+    limits: Limits
     version: str
 
     @property
     def key(self) -> str:
         """What names the result: equal for equal tasks alone."""
-        return _named(self.search, self.block.family, self.block.first, self.block.last, repr(float(self.limit)))
+        bests = sorted((name, float(value)) for name, value in self.limits.bests.items())
+        return _named(
+            self.search,
+            self.block.family,
+            self.block.first,
+            self.block.last,
+            repr(float(self.limits.most)),
+            repr(bests),
+        )
 
 
 def search_name(given: SearchInput, space: PlanSpace) -> str:
@@ -153,16 +163,19 @@ def _named(*parts: Any) -> str:
 def blocks_of(given: SearchInput, space: PlanSpace) -> list[RowBlock]:
     """Return the blocks of a space in the order in which they are searched.
 
-    Families with the least bounds come first: what they hold says what can be left out of the others. Where bounds say
+    Those with the least bounds come first: what they hold says what can be left out of the others. Where bounds say
     nothing, neighbors differ in as many words as possible.
     """
-    families, searcher = space.families(), _searcher(search_name(given, space), given, space)
-    least = [searcher.least(words) for words in families]
+    searcher = _searcher(search_name(given, space), given, space)
+    classes = searcher.classes()
     blocks = []
-    for family in sorted(ordered(len(families)), key=least.__getitem__):
-        count = space.count(families[family])
-        blocks += [RowBlock(family, first, min(first + MOST_ROWS, count)) for first in range(0, count, MOST_ROWS)]
-    return blocks
+    for number in ordered(len(classes)):
+        rows, families = classes[number].rows(), len(classes[number].families())
+        most = min(MOST_ROWS, max(MOST_PAIRS // families, 1))
+        for first in range(0, len(rows), most):
+            block = RowBlock(number, first, min(first + most, len(rows)))
+            blocks.append((searcher.least(classes[number], rows[first : block.last]), block))
+    return [block for _, block in sorted(blocks, key=lambda one: one[0])]
 
 
 def ordered(count: int) -> list[int]:
@@ -217,8 +230,8 @@ def search_block(task: BlockTask) -> tuple[str, Findings]:
         said = f"a worker runs roofsim {version()}; the search is of {task.version}. Install the same version"
         raise WorkersDifferError(said)
     searcher = _searcher(task.search, task.given)
-    words = searcher.space.families()[task.block.family]
-    return task.key, searcher.search(words, task.limit, task.block.first, task.block.last)
+    families = searcher.classes()[task.block.family]
+    return task.key, searcher.search(families, task.limits, task.block.first, task.block.last)
 
 
 # -- as plain data ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,10 @@ stragglers, messages between stages. So of ``m`` micro batches, a pipeline of ``
     step >= m n_i w + sum_{k < i} n_k w / v      the first micro batch comes, and the last returns, through the stages before
 
 and the update of the first stage follows. Schedules that put gradients of weights off have no such way back. Of the memory, a
-stage holds the states of its layers, and what they save of each micro batch that is under way.
+stage holds the states of its layers, and what they save of each micro batch that is under way. Copies to and from the host run
+behind arithmetic at best: of a layer, the longer of the two counts (`roofsim.search.planning.host_bounds`).
+
+FamilyWords stand on the first axis, rows of numbers on the second; what depends on one of the two alone is worked out on it alone.
 """
 
 from __future__ import annotations
@@ -22,44 +25,147 @@ from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
-from roofsim.search.planning.layer_costs import MEMORY, PARTS
+from roofsim.search.planning.layer_costs import MEMORY, PARTS, STATES
 from roofsim.spec.scenario.layout import expert_tensor_of
 from roofsim.spec.scenario.sharding import ShardedOver
-from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from roofsim.search.planning.host_bounds import HostTime
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.point import Point
     from roofsim.spec.scenario.workload import Parallel
 
     Array = NDArray[np.float64]
-    #: Part of what a layer takes -> that of one layer, and of the ends of the model, in each layout.
+    #: Part of what a layer takes -> that of one layer, and of the ends of the model, in each row.
     Costs = Mapping[str, tuple[Array, Array]]
 
 #: Rounding.
 _SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
 _SLOWED: Final = 2.0
+#: Level of sharding -> what it shares out.
+_SHARED: Final = {
+    None: (),
+    "none": (),
+    "optimizer": ("optimizer_state",),
+    "gradients": ("optimizer_state", "gradients"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyWords:
+    """What bounds ask of the words of some families: each a column, a row for each family.
+
+    Attributes
+    ----------
+    schedules
+        Their names.
+    embedding, loss
+        Whether these count as a layer: 1 or 0.
+    stated
+        Whether sizes of stages are stated.
+    ranks
+        Ranks that share what is sharded, at most; 1: nothing is.
+    shared
+        Part of the state -> whether it is sharded.
+    """
+
+    schedules: tuple[str, ...]
+    embedding: Array
+    loss: Array
+    stated: NDArray[np.bool_]
+    ranks: Array
+    shared: dict[str, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, layouts: Sequence[Parallel]) -> FamilyWords:
+        """Return what bounds ask of some layouts."""
+        levels = [_level(one.sharding) for one in layouts]
+        return cls(
+            schedules=tuple(one.schedule for one in layouts),
+            embedding=_column([float(one.account_for_embedding) for one in layouts]),
+            loss=_column([float(one.account_for_loss) for one in layouts]),
+            stated=_column([one.stage_layers is not None for one in layouts]),
+            ranks=_column([ranks for _, ranks in levels]),
+            shared={part: _column([part in _SHARED.get(level, STATES) for level, _ in levels]) for part in STATES},
+        )
+
+    @property
+    def counted(self) -> Array:
+        """How many layers the ends count as."""
+        return self.embedding + self.loss
+
+    def of_step(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the families that differ in what steps depend on, and which of them each is like."""
+        return self._alike([self.embedding, self.loss, self.stated, self.ranks, self._numbered(self._split())])
+
+    def of_memory(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the families that differ in what memory depends on, and which of them each is like."""
+        return self._alike(
+            [self.embedding, self.loss, self.stated, self.ranks, *self.shared.values(), self._numbered(self.schedules)]
+        )
+
+    def part(self, chosen: NDArray[np.int64]) -> FamilyWords:
+        """Return some of them."""
+        return FamilyWords(
+            schedules=tuple(self.schedules[at] for at in chosen.tolist()),
+            embedding=self.embedding[chosen],
+            loss=self.loss[chosen],
+            stated=self.stated[chosen],
+            ranks=self.ranks[chosen],
+            shared={part: each[chosen] for part, each in self.shared.items()},
+        )
+
+    def splits(self, several: bool) -> Array:
+        """Tell whose schedules part gradients of weights from those of inputs, with one chunk or with several."""
+        splits: Array = _column([float(split[several]) for split in self._split()])
+        return splits
+
+    def _split(self) -> list[tuple[bool, bool]]:
+        known = {
+            name: tuple(schedule_named(name, virtual).splits_backward for virtual in (1.0, 2.0))
+            for name in set(self.schedules)
+        }
+        return [known[name] for name in self.schedules]  # type: ignore[misc]
+
+    def _numbered(self, values: Sequence[Any]) -> Array:
+        numbers = {value: float(at) for at, value in enumerate(dict.fromkeys(values))}
+        column: Array = _column([numbers[value] for value in values])
+        return column
+
+    def _alike(self, columns: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        table = np.hstack([np.asarray(each, dtype=np.float64) for each in columns])
+        _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        return first, which.ravel()
+
+
+def _column(values: list[Any]) -> Any:
+    return np.array(values)[:, np.newaxis]
+
+
+def _level(sharding: Any) -> tuple[str | None, float]:
+    """Return what is sharded, and over how many ranks at most."""
+    if isinstance(sharding, ShardedOver):
+        return sharding.level, float(sharding.ranks)
+    return sharding, 1.0 if sharding in (None, "none") else np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layouts:
-    """Layouts with the same words: numbers as arrays of one length.
+    """Numbers of layouts, arrays of one length.
 
     Attributes
     ----------
     resolved
         A scenario with their model, card, engine and constants; its own layout says nothing.
-    words
-        Their schedule, sharding, offload, and which ends count as layers.
     """
 
     resolved: Resolved
-    words: Parallel
+    gpus: Array
     stages: Array
     chunks: Array
     micro_batches: Array
@@ -68,7 +174,7 @@ class Layouts:
     tensor: Array
 
     @classmethod
-    def of(cls, point: Point, words: Parallel, resolved: Resolved, count: int) -> Layouts:
+    def of(cls, point: Point, resolved: Resolved, count: int) -> Layouts:
         """Return the layouts of a point whose numbers may be arrays."""
 
         def column(value: Any) -> Array:
@@ -80,7 +186,7 @@ class Layouts:
         micro = column(point.global_batch_size) / (column(_samples(point)) * data)
         return cls(
             resolved=resolved,
-            words=words,
+            gpus=column(point.gpus) if point.gpus is not None else data * column(point.groups),
             stages=column(point.pipeline),
             chunks=column(point.virtual_stages),
             micro_batches=micro,
@@ -95,35 +201,41 @@ class Layouts:
         return float(self.resolved.model.layers_alike() or 0)
 
     @property
-    def alike(self) -> bool:
-        """Whether all layers are, and dealt out as evenly as can be."""
-        return self.words.stage_layers is None and self.layers == float(self.resolved.model.traits().depth)
+    def others(self) -> float:
+        """Layers that are not: they come before those that are."""
+        return float(self.resolved.model.traits().depth) - self.layers
 
-    @property
-    def counted(self) -> tuple[float, float]:
-        """How many layers embedding and loss count as."""
-        return float(self.words.account_for_embedding), float(self.words.account_for_loss)
+    def others_from(self, words: FamilyWords, index: Any, fewer: Array) -> Array:
+        """Return how many of the other layers a stage may have, behind so many stages of at least `fewer` layers."""
+        before = np.maximum(index * fewer - words.counted, 0.0)
+        others: Array = np.maximum(self.others - before, 0.0)
+        return others
 
-    def dealt(self) -> tuple[Array, Array]:
+    def dealt(self, words: FamilyWords) -> tuple[Array, Array]:
         """Return the layers, ends included, that each stage has at least, and how many stages have one more."""
-        whole = self.layers + sum(self.counted)
+        whole = self.layers + self.others + words.counted
         fewer = np.floor(whole / self.stages)
         return fewer, whole - fewer * self.stages
 
-    def splits_backward(self) -> Array:
-        """Tell whose schedules part gradients of weights from those of inputs."""
-        split = [float(schedule_named(self.words.schedule, virtual).splits_backward) for virtual in (1.0, 2.0)]
-        return np.where(self.chunks > 1.0, split[1], split[0])
+    def shards(self, words: FamilyWords) -> Array:
+        """Return over how many ranks at most what is sharded is spread."""
+        replicas = self.data * self.context
+        if self.resolved.model.traits().experts:  # ranks of tensor parallelism may be replicas of experts
+            return np.where(words.ranks > 1.0, self.tensor * replicas, 1.0)
+        return np.minimum(words.ranks, replicas)
 
-    def in_flight(self, index: float) -> Array:
-        """Return the micro batches that a stage holds at once."""
-        held = np.ones_like(self.stages)
-        for several in (False, True):
-            where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
-            if len(where):
-                virtual = self.chunks[where] if several else 1.0
-                schedule = schedule_named(self.words.schedule, float(np.ravel(virtual)[0]))
-                held[where] = schedule.in_flight(index, self.stages[where], virtual, self.micro_batches[where])
+    def in_flight(self, words: FamilyWords, index: Array) -> Array:
+        """Return the micro batches that the stage of each `index` holds at once."""
+        held = np.ones((len(words.schedules), len(self.stages)))
+        index = np.broadcast_to(index, held.shape)
+        for name in dict.fromkeys(words.schedules):
+            own = np.array([at for at, other in enumerate(words.schedules) if other == name])
+            for several in (False, True):
+                where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
+                if len(where):
+                    virtual = self.chunks[where] if several else 1.0
+                    schedule, at = schedule_named(name, float(np.ravel(virtual)[0])), np.ix_(own, where)
+                    held[at] = schedule.in_flight(index[at], self.stages[where], virtual, self.micro_batches[where])
         return np.maximum(held, 1.0)
 
 
@@ -141,14 +253,29 @@ def _samples(point: Point) -> Any:
 # -- seconds --------------------------------------------------------------------------------------------------------------
 
 
-def least_step(layouts: Layouts, costs: Costs) -> Array:
-    """Return the seconds that a step of each layout takes at least."""
+def least_step(layouts: Layouts, words: FamilyWords, costs: Costs, host: HostTime | None = None) -> Array:
+    """Return the seconds that a step takes at least: of each family (first axis) and row (second axis)."""
     layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
     micro, resolved = layouts.micro_batches, layouts.resolved
-    seconds, rest = _seconds(resolved, layer, layer["update"], micro), _seconds(resolved, ends, layer["update"], micro)
-    mean = micro * (layouts.layers * seconds + np.maximum(rest, 0.0)) / layouts.stages
-    whole = np.maximum(mean, _bubbled(layouts, seconds)) if layouts.alike else mean
-    return (whole + _update(layouts, layer["update"])) * _SLACK
+    update = layer["update"]
+    device = _seconds(resolved, layer, update, micro)
+    whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
+    chosen, like = words.of_step()
+    words = words.part(chosen)
+    sharding = layouts.shards(words)
+    fewer, left = layouts.dealt(words)
+    first = np.maximum(fewer - words.counted - layouts.others, 0.0)
+    if host is None:
+        seconds, once = device, np.maximum(update, 0.0) * first / sharding
+    else:
+        copied = host.micro_batch(sharding, words.shared["parameters"])
+        seconds = np.maximum(0.0 if host.fewer_kernels else device, copied)
+        whole = np.maximum(0.0 if host.fewer_kernels else whole, layouts.layers * copied)
+        once = first * host.once(sharding, device)
+    mean = micro * whole / layouts.stages
+    bubbled = _bubbled(layouts, words, seconds, fewer, left)
+    least: Array = ((np.where(words.stated, mean, np.maximum(mean, bubbled)) + once) * _SLACK)[like]
+    return least
 
 
 def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
@@ -167,76 +294,60 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     return slowest
 
 
-def _bubbled(layouts: Layouts, seconds: Array) -> Array:
+def _bubbled(layouts: Layouts, words: FamilyWords, seconds: Array, fewer: Array, left: Array) -> Array:
     """Return what a pipeline takes at least, layers dealt out as they are."""
     stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
-    _, loss = layouts.counted
-    fewer, left = layouts.dealt()
-    way = np.where(layouts.splits_backward() > 0.0, 0.0, 1.0 / layouts.chunks)
-    last = np.maximum(fewer - loss, 0.0)
+    split = np.where(layouts.chunks > 1.0, words.splits(several=True), words.splits(several=False))
+    way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
+    last = np.maximum(fewer - words.loss - layouts.others_from(words, stages - 1.0, fewer), 0.0)
     through = micro * last + np.maximum(depth - last, 0.0) * way
-    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - sum(layouts.counted), 0.0)
-    fuller = micro * (fewer + 1.0) + before * way
+    before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted - layouts.others, 0.0)
+    fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller), through)
     return np.where(stages > 1.0, most * seconds, 0.0)
-
-
-def _update(layouts: Layouts, update: Array) -> Array:
-    """Return what the update of a layer's share of the first stage takes at least."""
-    if places(layouts.words.offload):
-        return np.zeros_like(update)
-    shards = layouts.data * layouts.context if layouts.words.sharding not in (None, "none") else 1.0
-    fewer, _ = layouts.dealt()
-    return np.maximum(update, 0.0) * np.maximum(fewer - sum(layouts.counted), 0.0) / shards
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------------
 
 
-def least_memory(layouts: Layouts, costs: Costs) -> Array:
-    """Return the bytes that the fullest rank of each layout holds at least, when the forward pass of a micro batch has ended."""
+def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
+    """Return the bytes that the fullest rank holds at least, when the forward pass of a micro batch has ended.
+
+    Families stand on the first axis, rows on the second.
+    """
     resolved = layouts.resolved
     fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
     layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
     if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
         layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
-    state = _states(layouts, layer)
-    if not layouts.alike:
-        return (fixed + state * layouts.layers / layouts.stages) * _SLACK
-    fewer, left = layouts.dealt()
-    first = np.maximum(fewer - sum(layouts.counted), 0.0)
-    least = _held(layouts, layer, state, first, 0.0)
-    second = _held(layouts, layer, state, fewer + 1.0, 1.0)
-    least = np.where((left >= 1.0) & (layouts.stages > 2.0), np.maximum(least, second), least)
-    return (fixed + least) * _SLACK
+    chosen, like = words.of_memory()
+    words = words.part(chosen)
+    shards = layouts.shards(words)
+    state: Any = 0.0
+    for name in STATES:
+        state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
+    fewer, left = layouts.dealt(words)
+    first = np.maximum(fewer - words.counted - layouts.others, 0.0)
+    least = _held(layouts, words, layer, state, first, np.zeros(1))
+    # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
+    index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
+    inner = index <= layouts.stages - 2.0
+    own = np.where(inner, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
+    own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
+    later = _held(layouts, words, layer, state, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
+    least = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0), np.maximum(least, later), least)
+    mean = state * layouts.layers / layouts.stages
+    known: Array = ((fixed + np.where(words.stated, mean, np.maximum(least, mean))) * _SLACK)[like]
+    return known
 
 
-def _states(layouts: Layouts, layer: dict[str, Array]) -> Array:
-    """Return the bytes of a layer's parameters, gradients and optimizer states on each rank."""
-    sharding, parallel = layouts.words.sharding, layouts.words
-    if places(parallel.offload):
-        return np.zeros_like(layouts.stages)
-    replicas = layouts.data * layouts.context
-    level: str | None = sharding.level if isinstance(sharding, ShardedOver) else sharding
-    if layouts.resolved.model.traits().experts:  # ranks of tensor parallelism may be replicas of experts
-        shards = layouts.tensor * replicas
-    else:
-        shards = np.minimum(float(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas
-    parts = {None: (), "none": (), "optimizer": ("optimizer_state",), "gradients": ("optimizer_state", "gradients")}
-    shared = parts.get(level, ("optimizer_state", "gradients", "parameters"))
-    total = np.zeros_like(layouts.stages)
-    for name in ("parameters", "gradients", "optimizer_state"):
-        total = total + (layer[name] / shards if name in shared else layer[name])
-    return total
-
-
-def _held(layouts: Layouts, layer: dict[str, Array], state: Array, layers: Array, index: float) -> Array:
+def _held(
+    layouts: Layouts, words: FamilyWords, layer: dict[str, Array], state: Array, layers: Array, index: Array
+) -> Array:
     """Return what a stage of so many layers holds: states, and what it saved of micro batches under way.
 
     A stage may hand on what its last layer made instead of saving it.
     """
-    if places(layouts.words.offload):
-        return state * layers
     saving = np.maximum(layers - 1.0, 0.0)
     waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
-    return state * layers + saving * (layer["saved"] + (layouts.in_flight(index) - 1.0) * waiting)
+    return state * layers + saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)

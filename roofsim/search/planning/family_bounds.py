@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim import records
 from roofsim.points import Diverged
 from roofsim.records import dataclass, fields, replace
-from roofsim.search.planning.bounds import Layouts, key_columns, least_memory, least_step
-from roofsim.search.planning.layer_costs import MEMORY, PARTS, priced_layers
+from roofsim.search.planning.bounds import FamilyWords, Layouts, key_columns, least_memory, least_step
+from roofsim.search.planning.host_bounds import HostTime
+from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
 from roofsim.search.sampling import floats
 from roofsim.search.stacking import alike, taken, varying
+from roofsim.spec.scenario.offload import Offload
 from roofsim.spec.scenario.point import Point
+from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from roofsim.search.families import Rows
+    from roofsim.search.planning.bounds import Costs
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.stacking import PointBatch
     from roofsim.spec.resolve import Resolved
+    from roofsim.spec.scenario.workload import Parallel
 
     Array = NDArray[np.float64]
 
@@ -39,7 +45,7 @@ _SIZES: Final = ("gpus", "size", "length", "steps")
 
 @dataclass(frozen=True)
 class FamilyBound:
-    """What is known of layouts before they are resolved.
+    """What is known of layouts before they are resolved: families on the first axis, rows of numbers on the second.
 
     Attributes
     ----------
@@ -52,9 +58,10 @@ class FamilyBound:
     least: Array
     full: NDArray[np.bool_]
 
-    def part(self, chosen: NDArray[Any]) -> FamilyBound:
-        """Return those of some layouts."""
-        return FamilyBound(self.least[chosen], self.full[chosen])
+    @classmethod
+    def none(cls, families: int, rows: int) -> FamilyBound:
+        """Return that nothing is known."""
+        return cls(np.zeros((families, rows)), np.zeros((families, rows), dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -71,12 +78,30 @@ class LayerTable:
         Part of what a layer takes -> that of one layer and of the ends, of each place.
     scales
         Numbers of `_scale_keys` -> the least that a second of a step adds to the objective.
+    samples
+        What the places were priced of: a scenario, the layouts of it, and their places.
+    hosts
+        Parts of the state that are off the device -> what layers take of the host and hold, as `costs`; filled when asked for.
     """
 
-    resolved: Resolved | None
-    places: dict[tuple[float, ...], int]
-    costs: dict[str, NDArray[np.float64]]
-    scales: dict[tuple[float, ...], float]
+    resolved: Resolved | None = None
+    places: dict[tuple[float, ...], int] = records.field(default_factory=dict)
+    costs: dict[str, NDArray[np.float64]] = records.field(default_factory=dict)
+    scales: dict[tuple[float, ...], float] = records.field(default_factory=dict)
+    samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = records.field(default_factory=list)
+    hosts: dict[Offload, dict[str, NDArray[np.float64]]] = records.field(default_factory=dict)
+
+    def host(self, offload: Offload) -> dict[str, NDArray[np.float64]]:
+        """Return what layers take of the host with parts of the state off the device; 0 where that cannot be known."""
+        if offload not in self.hosts:
+            columns = {name: np.zeros((len(self.places), 2)) for name in (*HOST, *MEMORY)}
+            for resolved, chosen, places in self.samples:
+                known = host_layers(resolved, chosen, offload)
+                for at, place in zip(chosen.tolist(), places.tolist(), strict=True):
+                    for name, pair in known.get(at, {}).items():
+                        columns[name][place] = pair
+            self.hosts[offload] = columns
+        return self.hosts[offload]
 
 
 class Bounds:
@@ -93,50 +118,60 @@ class Bounds:
         self.read = read
         self.tables: dict[Hashable, LayerTable] = {}
 
-    def of(self, rows: Rows, like: Callable[[], Rows | None], words: Hashable) -> FamilyBound:
-        """Return what is known of the layouts of a family.
+    def of(
+        self, rows: Rows, families: Sequence[Parallel], like: Callable[[], Rows | None], words: Hashable
+    ) -> FamilyBound:
+        """Return what is known of each layout of some families whose layers take the same.
 
         Parameters
         ----------
+        rows
+            The numbers of the layouts, with the words of any of the families.
+        families
+            The layout of each of them, of which the words count.
         like
             Gives the rows of the family whose layers are priced for all that have the same `words` of layers.
         """
-        count = len(rows)
-        unknown = FamilyBound(np.zeros(count), np.zeros(count, dtype=bool))
         if words not in self.tables:
             others = like()
-            self.tables[words] = self._table(others) if others is not None else LayerTable(None, {}, {}, {})
-        table = self.tables[words]
+            self.tables[words] = self._table(others) if others is not None else LayerTable()
+        table, known = self.tables[words], FamilyBound.none(len(families), len(rows))
         if table.resolved is None:
-            return unknown
-        _, scenario = rows.family.row("", 0)
+            return known
         point = _point(rows)
         index = _looked_up(_keys(rows, point), table.places)
         if (index < 0).all():
-            return unknown
-        layouts = Layouts.of(point, scenario.parallel, table.resolved, count)
-        costs = {name: (each[index, 0], each[index, 1]) for name, each in table.costs.items()}
-        with np.errstate(all="ignore"):
-            step, memory = least_step(layouts, costs), least_memory(layouts, costs)
-        known = index >= 0
+            return known
+        layouts = Layouts.of(point, table.resolved, len(rows))
+        scale = self._scale_of(table, rows, point)
         capacity = np.max(np.asarray(table.resolved.gpu.memory.capacity, dtype=np.float64))
-        least = memory if self.goal.objective == "memory" else self._scaled(table, rows, point, step)
-        return FamilyBound(np.where(known, np.nan_to_num(least, nan=0.0), 0.0), known & (memory > capacity))
+        costs = {name: (each[index, 0], each[index, 1]) for name, each in table.costs.items()}
+        offloads = [_offload_of(one) for one in families]
+        for offload in dict.fromkeys(offloads):
+            own = [at for at, other in enumerate(offloads) if other == offload]
+            held, host = _on_host(table, index, layouts, costs, offload)
+            chosen = FamilyWords.of([families[at] for at in own])
+            with np.errstate(all="ignore"):
+                memory = least_memory(layouts, chosen, costs | held)
+                least = memory if self.goal.objective == "memory" else least_step(layouts, chosen, costs, host) * scale
+            known.least[own] = np.where(index >= 0, np.nan_to_num(least, nan=0.0), 0.0)
+            known.full[own] = (index >= 0) & (memory > capacity)
+        return known
 
-    def _scaled(self, table: LayerTable, rows: Rows, point: Point, step: Array) -> Array:
-        """Return what steps add to the objective."""
-        if self.goal.objective == "step_time":
-            return step
+    def _scale_of(self, table: LayerTable, rows: Rows, point: Point) -> Any:
+        """Return what a second of a step adds to the objective, in each row."""
+        if self.goal.objective in ("step_time", "memory"):
+            return 1.0
         names, where = np.unique(_scale_keys(rows, point), axis=0, return_inverse=True)
         scales = np.array([table.scales.get(tuple(name), 0.0) for name in names.tolist()])
-        least: Array = step * np.nan_to_num(scales[where.ravel()], nan=0.0)
-        return least
+        return np.nan_to_num(scales[where.ravel()], nan=0.0)
 
     def _table(self, rows: Rows) -> LayerTable:
         """Price the layers of a family on each of the ranks that its layouts have."""
-        places: dict[tuple[float, ...], int] = {}
+        known: dict[tuple[float, ...], int] = {}
         costs: list[dict[str, tuple[float, float]]] = []
         scales: dict[tuple[float, ...], float] = {}
+        samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
@@ -147,18 +182,19 @@ class Bounds:
                 continue
             resolved = one
             keys, first = np.unique(every[here], axis=0, return_index=True)
-            new = [at for at, key in enumerate(map(tuple, keys.tolist())) if key not in places]
+            new = [at for at, key in enumerate(map(tuple, keys.tolist())) if key not in known]
             if not new:
                 continue
             priced = priced_layers(one, first[new])
+            new = [at for at in new if int(first[at]) in priced]
+            samples.append((one, first[new], np.arange(len(costs), len(costs) + len(new))))
             for at in new:
-                if int(first[at]) in priced:
-                    places[tuple(keys[at].tolist())] = len(costs)
-                    costs.append(priced[int(first[at])])
+                known[tuple(keys[at].tolist())] = len(costs)
+                costs.append(priced[int(first[at])])
             if self.goal.objective not in ("step_time", "memory"):
                 self._note_scales(scales, one, scaling[here])
         columns = {name: np.array([one[name] for one in costs]).reshape(-1, 2) for name in (*PARTS, *MEMORY)}
-        return LayerTable(resolved, places, columns, scales)
+        return LayerTable(resolved, known, columns, scales, samples)
 
     def _note_scales(self, scales: dict[tuple[float, ...], float], resolved: Resolved, names: NDArray[Any]) -> None:
         for name, scale in zip(map(tuple, names.tolist()), self._scale(resolved).tolist(), strict=True):
@@ -175,6 +211,35 @@ class Bounds:
             for chosen in alike(np.asarray(diverged.labels)):
                 scale[chosen] = self._scale(taken(resolved, chosen, varying(resolved)))
             return scale
+
+
+def _offload_of(parallel: Parallel) -> Offload | None:
+    """Return what is off the device; None: nothing is."""
+    return parallel.offload if places(parallel.offload) else None
+
+
+def _on_host(
+    table: LayerTable, index: NDArray[np.int64], layouts: Layouts, costs: Costs, offload: Offload | None
+) -> tuple[dict[str, tuple[Array, Array]], HostTime | None]:
+    """Return what is held otherwise where parts of the state are off the device, and how long the host is busy.
+
+    Activations are moved whatever the state does, and the state whatever they do.
+    """
+    if offload is None:
+        return {}, None
+    moved = places(offload)
+    state = offload.model_copy(update={"activations": "none"})
+    tables = [table.host(state) if len(moved) > ("activations" in moved) else {}]
+    tables += [table.host(Offload(activations=offload.activations)) if "activations" in moved else {}]
+    first, second = ({name: (each[index, 0], each[index, 1]) for name, each in one.items()} for one in tables)
+    held: dict[str, tuple[Array, Array]] = {str(name): first[name] for name in STATES if name in first}
+    saved, copies = (second[name] if second else costs[name] for name in ("saved", "copies"))
+    held |= {"saved": saved, "copies": copies}
+    if "parameters" in moved:  # copies of weights are made again of what is fetched
+        held |= {"saved": (saved[0] - copies[0], saved[1]), "copies": (0.0 * copies[0], copies[1])}
+    flows = [{name: each[0] for name, each in one.items() if name in HOST} for one in (first, second)]
+    resolved, fewer = layouts.resolved, "gradients" in moved
+    return held, HostTime(resolved=resolved, gpus=layouts.gpus, state=flows[0], saved=flows[1], fewer_kernels=fewer)
 
 
 def _point(rows: Rows) -> Point:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.host.copies import Flow, host_flows, host_path
 from roofsim.cost.scales import Scales
 from roofsim.errors import RoofsimError
-from roofsim.evaluate import evaluate, stage_costs
+from roofsim.evaluate import evaluate, stage_costs, unpriced_of
 from roofsim.points import Diverged, points
 from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
@@ -18,10 +19,11 @@ from roofsim.spec.scenario.offload import Offload
 from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from roofsim.cost.host.copies import Flows
     from roofsim.cost.pricing import PassCost
     from roofsim.memory.profile import MemoryProfile
     from roofsim.schedule.overlap import Exposed
@@ -32,8 +34,16 @@ if TYPE_CHECKING:
 #: What a layer takes of a rank, in seconds at full clock: kernels but for long products, these by the power that they draw, seconds
 #: in which the card may draw the energy of the rest, communication that shows, the host; and of the update the first and the third.
 PARTS: Final = ("short", "held", "drawn", "links", "host", "update")
+#: What of the state it holds all the time, in bytes.
+STATES: Final = ("parameters", "gradients", "optimizer_state")
 #: What it holds when its forward pass has ended, in bytes: the activations that it saved, and which of them are copies of weights.
-MEMORY: Final = ("parameters", "gradients", "optimizer_state", "saved", "copies")
+MEMORY: Final = (*STATES, "saved", "copies")
+#: What it keeps the host busy, in seconds, where one GPU has the host to itself: the link in each direction, its memory and its
+#: storage in a micro batch; those of the update, and the link while updated weights return.
+HOST: Final = (
+    *(f"{what}_{phase}" for phase in ("forward", "backward") for what in ("out", "back", "memory", "storage")),
+    *("work_memory", "work_storage", "returned"),
+)
 
 #: Layers of the two models whose difference is one layer; a single one is no block that repeats.
 DEPTHS: Final = (2.0, 3.0)
@@ -44,12 +54,42 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
 
     Layouts whose layer cannot be priced alone are left out.
     """
+    return _layers(resolved, chosen, _parts_of, (*PARTS, *MEMORY))
+
+
+def host_layers(
+    resolved: Resolved, chosen: NDArray[np.int64], offload: Offload
+) -> dict[int, dict[str, tuple[float, float]]]:
+    """Return what layers take of a host, and what they hold, with some parts of the state off the device; as `priced_layers`."""
+
+    def parts(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
+        alone = _alone(resolved, some)
+        parallel = alone.parallel.model_copy(update={"offload": offload})
+        held = unpriced_of(replace(alone, parallel=parallel))
+        path = replace(host_path(alone.system, alone.gpu, 1.0, 1.0, alone.constants.physics), latency=0.0)
+        moved, memory = _moved(host_flows(held.program.stages[0].graph, path)), _held(held.profiles[0])
+        if isinstance(
+            resolved.workload.recompute, RecomputePlan
+        ):  # layers of which nothing is kept have the least of these
+            memory |= {"saved": 0.0, "copies": 0.0}
+            moved = dict.fromkeys(HOST, 0.0) if offload.activations != "none" else moved
+        return moved | memory
+
+    return _layers(resolved, chosen, parts, (*HOST, *MEMORY))
+
+
+def _layers(
+    resolved: Resolved,
+    chosen: NDArray[np.int64],
+    parts_of: Callable[[Resolved, NDArray[np.int64]], dict[str, Any]],
+    names: Sequence[str],
+) -> dict[int, dict[str, tuple[float, float]]]:
     known: dict[int, dict[str, tuple[float, float]]] = {}
     left = [chosen]
     while left:
         some = left.pop()
         try:
-            first, second = _halves(_parts_of(resolved, some), len(some))
+            first, second = _halves(parts_of(resolved, some), len(some))
         except Diverged as diverged:
             labels = np.asarray(diverged.labels)
             if len(labels) == 2 * len(some):  # each layout stands twice
@@ -66,7 +106,7 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
         for at, place in enumerate(some.tolist()):
             known[place] = {
                 name: (second[name][at] - first[name][at], DEPTHS[1] * first[name][at] - DEPTHS[0] * second[name][at])
-                for name in (*PARTS, *MEMORY)
+                for name in names
             }
     return known
 
@@ -106,7 +146,22 @@ def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
 
 def _held(profile: MemoryProfile) -> dict[str, Any]:
     live = profile.forward_end
-    return {name: live[name] for name in MEMORY[:3]} | {"saved": live["activations"], "copies": profile.weight_copies}
+    return {name: live[name] for name in STATES} | {"saved": live["activations"], "copies": profile.weight_copies}
+
+
+def _moved(flows: Flows) -> dict[str, Any]:
+    parts: dict[str, Any] = dict.fromkeys(HOST, 0.0)
+    for phase in ("forward", "backward"):
+        for kind, way in (("to_host", "out"), ("from_host", "back"), ("work", None)):
+            flow = flows.get((phase, kind), Flow())
+            parts[f"memory_{phase}"] = parts[f"memory_{phase}"] + flow.host_memory
+            parts[f"storage_{phase}"] = parts[f"storage_{phase}"] + flow.storage
+            if way is not None:
+                parts[f"{way}_{phase}"] = flow.host_link
+    work = flows.get(("optimizer", "work"), Flow())
+    parts |= {"work_memory": work.host_memory, "work_storage": work.storage}
+    parts["returned"] = flows.get(("optimizer", "from_host"), Flow()).host_link
+    return parts
 
 
 def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:

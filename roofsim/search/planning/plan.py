@@ -11,6 +11,7 @@ from roofsim.errors import Problem, SpecError
 from roofsim.records import replace
 from roofsim.search.planning.answer import Plan
 from roofsim.search.planning.blocks import SearchInput
+from roofsim.search.planning.classes import layouts_of
 from roofsim.search.planning.objectives import OBJECTIVES
 from roofsim.search.planning.robustness import CANDIDATES
 from roofsim.search.planning.running import Spread, run_blocks
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from roofsim.search.planning.answer import Planned
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.blocks import Tools
+    from roofsim.search.planning.findings import Findings
     from roofsim.search.planning.objectives import Goal
-    from roofsim.search.planning.search import Findings
     from roofsim.search.planning.space import PlanSpace, Wish
     from roofsim.spec.reading.source import Document
 
@@ -66,7 +67,7 @@ def part_asked(
     """
     given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
     findings = run_blocks(given, space, spread)
-    return findings.considered, sum(map(space.count, space.families()))
+    return findings.considered, layouts_of(space)
 
 
 def _prepared(

@@ -67,12 +67,15 @@ class Waiting:
         The layouts.
     bounds
         What the objective of each is at least.
+    groups
+        Which numbers of GPUs each has, of those that have a best of their own.
     memory
         Bytes of each, all of which fit; None: not worked out yet.
     """
 
     piece: PointBatch
     bounds: Array
+    groups: NDArray[np.int64]
     memory: Array | None = None
 
     def __len__(self) -> int:
@@ -88,7 +91,7 @@ class Waiting:
         if len(chosen) == len(self):
             return self
         memory = None if self.memory is None else self.memory[chosen]
-        return Waiting(part_of(self.piece, chosen), self.bounds[chosen], memory)
+        return Waiting(part_of(self.piece, chosen), self.bounds[chosen], self.groups[chosen], memory)
 
     def parted(self, labels: NDArray[Any]) -> list[Waiting]:
         """Return those apart that do not agree on what decides their program."""
@@ -101,7 +104,7 @@ class Waiting:
         if self.piece.resolved is not None and len(self) > 1:
             return [self.part(np.array([at])) for at in range(len(self))]
         return [
-            Waiting(PointBatch(np.array([place]), None), self.bounds[[at]])
+            Waiting(PointBatch(np.array([place]), None), self.bounds[[at]], self.groups[[at]])
             for at, place in enumerate(self.piece.places.tolist())
         ]
 
@@ -126,7 +129,7 @@ class Pricer:
 
     def price(self, piece: PointBatch) -> Iterator[PricedLayouts]:
         """Yield the layouts of a piece, in parts that have the same program."""
-        left = [Waiting(piece, np.zeros(len(piece)))]
+        left = [Waiting(piece, np.zeros(len(piece)), np.zeros(len(piece), dtype=np.int64))]
         while left:
             part = left.pop()
             priced, more = self.held(part) if part.memory is None else self.timed(part)
@@ -158,7 +161,7 @@ class Pricer:
         if part.piece.resolved is None:
             alone = [(at, self.reader.one(place)) for at, place in enumerate(part.piece.places.tolist())]
             pieces = [(at, PointBatch(part.piece.places[[at]], one)) for at, one in alone if one is not None]
-            return [], [Waiting(piece, part.bounds[[at]]) for at, piece in pieces]
+            return [], [Waiting(piece, part.bounds[[at]], part.groups[[at]]) for at, piece in pieces]
         return self._tried(part, self._held)
 
     def timed(self, part: Waiting) -> tuple[list[PricedLayouts], list[Waiting]]:
@@ -187,7 +190,7 @@ class Pricer:
     def _held(self, part: Waiting, resolved: Resolved) -> tuple[list[PricedLayouts], list[Waiting]]:
         memory = memory_of(unpriced_of(resolved))
         fits = _each(memory.fits, len(part)).astype(bool)
-        known = Waiting(part.piece, part.bounds, _each(memory.device_total, len(part)))
+        known = replace(part, memory=_each(memory.device_total, len(part)))
         out, left = np.flatnonzero(~fits), np.flatnonzero(fits)
         none = {name: np.full(len(out), np.nan) for name in (*FIGURES, *self.wanted)}
         refused = PricedLayouts(part.piece.places[out], fits[out], none)

@@ -47,7 +47,10 @@ class Joined:
 
     def kept(self, condition: NDArray[np.bool_]) -> Joined:
         """Return the rows for which a condition holds."""
-        where = np.flatnonzero(condition)
+        return self.taken(np.flatnonzero(condition))
+
+    def taken(self, where: NDArray[np.int64]) -> Joined:
+        """Return some rows."""
         return Joined(
             {key: each[where] for key, each in self.places.items()},
             {key: each[where] for key, each in self.values.items()},

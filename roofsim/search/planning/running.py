@@ -9,7 +9,9 @@ from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.search.planning import best
 from roofsim.search.planning.blocks import BlockTask, blocks_of, rounds_of, search_name, version
-from roofsim.search.planning.search import Findings
+from roofsim.search.planning.classes import layouts_of
+from roofsim.search.planning.findings import Findings
+from roofsim.search.planning.search import Limits
 from roofsim.search.planning.store import BlockStore, read_all
 from roofsim.search.planning.workers import workers_for
 
@@ -98,7 +100,7 @@ def run_blocks(given: SearchInput, space: PlanSpace, spread: Spread) -> Findings
         return _merged(given, blocks, search, read_all(spread.merge, search))
     store = BlockStore(spread.folder, search)
     with workers_for(spread.jobs, spread.scheduler) as workers:
-        run = _BlockRun(given, search, store, workers, spread.watch, sum(block.last - block.first for block in blocks))
+        run = _BlockRun(given, search, store, workers, spread.watch, layouts_of(space))
         rounds = list(rounds_of(blocks))
         for place, each in enumerate(rounds):
             part = spread.share if place == len(rounds) - 1 else None
@@ -146,8 +148,8 @@ def least_of(findings: Findings) -> float:
 
 
 def _tasks(given: SearchInput, search: str, blocks: Sequence[RowBlock], known: Findings) -> list[BlockTask]:
-    limit = best.limit_of(known.top, given.k)
-    return [BlockTask(given=given, search=search, block=block, limit=limit, version=version()) for block in blocks]
+    limits = Limits(best.limit_of(known.top, given.k), known.bests)
+    return [BlockTask(given=given, search=search, block=block, limits=limits, version=version()) for block in blocks]
 
 
 def _merged(given: SearchInput, blocks: Sequence[RowBlock], search: str, known: dict[str, Findings]) -> Findings:

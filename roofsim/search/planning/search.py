@@ -1,27 +1,30 @@
-"""Search one family of layouts: refuse, bound, price what may win, and keep the best; a pure function of what it is given."""
+"""Search a class of layouts: bound, refuse, price what may win, and keep the best; a pure function of what it is given."""
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.kept import remembered
 from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
+from roofsim.search.planning.classes import classes_of
 from roofsim.search.planning.family_bounds import Bounds, FamilyBound
+from roofsim.search.planning.findings import Findings, rounded
 from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from roofsim.search.families import Rows
+    from roofsim.search.planning.classes import FamilyClass
     from roofsim.search.planning.objectives import Goal
-    from roofsim.search.planning.priced import PricedLayouts
     from roofsim.search.planning.space import PlanSpace
     from roofsim.search.resolving import Shared
     from roofsim.spec.reading.told_apart import Importer
@@ -30,101 +33,72 @@ if TYPE_CHECKING:
 MOST_TOGETHER: Final = 1024
 #: As many are at first, where a limit is being looked for; then twice as many each time.
 FIRST_TOGETHER: Final = 16
+#: Layouts that are resolved at first, those with the least bounds; then twice as many each time.
+FIRST_RESOLVED: Final = 1024
 #: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
 REPLAYED_FROM = 2**17
-#: Digits of a figure that count.
-_DIGITS: Final = 12
-#: Digits of a bound by which families are ordered: machines must not differ in it.
+#: Pairs of family and row that are bounded together: as many as a processor's cache holds.
+_TOGETHER: Final = 2**16
+#: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
-#: Words that what a layer takes alone does not depend on.
-_NOT_OF_LAYERS: Final = (
-    "parallel.sharding",
-    "parallel.schedule",
-    "parallel.account_for_embedding",
-    "parallel.account_for_loss",
-    "parallel.offload",
-)
 
 
-@dataclass
-class Findings:
-    """What a search over some families found.
+@dataclass(frozen=True)
+class Limits:
+    """What the objective of a layout must not exceed.
 
     Attributes
     ----------
-    considered
-        Layouts whose degrees multiply to the GPUs and whose micro batches divide the batch.
-    refused
-        Code of a rule -> layouts that break it.
-    examples
-        Code of a rule -> what it says of the first of them, and the number of that one.
-    does_not_fit, priced, cut
-        Layouts that do not fit in memory; that were priced and fit; that need not be, as their bound says.
-    constrained
-        Layouts that fit, and do not meet a constraint.
-    least_cut
-        The least bound, of the objective, among those that were cut.
-    structures
-        Programs that were built.
-    top, front
-        The best, and those that no other is as good as in everything.
+    most
+        That of one of the best; infinity: any.
+    bests
+        Card and number of GPUs -> the least that is known there: a layout below it may be on the front.
     """
 
-    considered: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, tuple[int, str]] = field(default_factory=dict)
-    does_not_fit: int = 0
-    priced: int = 0
-    cut: int = 0
-    constrained: int = 0
-    least_cut: float = np.inf
-    structures: int = 0
-    top: dict[str, NDArray[Any]] = field(default_factory=best.none)
-    front: dict[str, NDArray[Any]] = field(default_factory=best.none)
+    most: float = np.inf
+    bests: Mapping[str, float] = field(default_factory=dict)
 
-    def cut_off(self, bounds: NDArray[np.float64]) -> None:
-        """Count layouts that cannot be among the best, as their bounds say."""
-        self.cut += len(bounds)
-        if len(bounds):
-            self.least_cut = min(self.least_cut, float(bounds.min()))
 
-    def take(self, priced: PricedLayouts, goal: Goal, k: int) -> None:
-        """Keep what is the best of layouts that were priced."""
-        self.does_not_fit += int((~priced.fits).sum())
-        figures = {name: rounded(each) for name, each in priced.figures.items()}
-        columns = best.taken({"id": priced.places, **figures}, np.flatnonzero(priced.fits))
-        self.priced += len(columns["id"])
-        kept = goal.holds(columns)
-        self.constrained += int((~kept).sum())
-        columns = best.taken(columns, np.flatnonzero(kept))
-        columns["value"] = goal.value(columns)
-        self.top = best.first(best.joined(self.top, columns), k)
-        self.front = best.front(best.joined(self.front, columns))
+@dataclass(frozen=True)
+class Pairs:
+    """Layouts that are not resolved: which family each has, and which row of numbers, and what its objective is at least."""
 
-    def merged(self, other: Findings, k: int) -> Findings:
-        """Return what both found; of families that do not overlap, in any order."""
-        codes = sorted({*self.refused, *other.refused})
-        examples = {
-            code: min(known[code] for known in (self.examples, other.examples) if code in known) for code in codes
-        }
-        return Findings(
-            considered=self.considered + other.considered,
-            refused={code: self.refused.get(code, 0) + other.refused.get(code, 0) for code in codes},
-            examples=examples,
-            does_not_fit=self.does_not_fit + other.does_not_fit,
-            priced=self.priced + other.priced,
-            cut=self.cut + other.cut,
-            constrained=self.constrained + other.constrained,
-            least_cut=min(self.least_cut, other.least_cut),
-            structures=self.structures + other.structures,
-            top=best.first(best.joined(self.top, other.top), k),
-            front=best.front(best.joined(self.front, other.front)),
-        )
+    families: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    bounds: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Return what they are ordered by."""
+        return float(self.bounds.min()), -1
+
+    @property
+    def alike(self) -> bool:
+        """Whether they are of one family."""
+        return bool((self.families == self.families[0]).all())
+
+    def part(self, chosen: NDArray[Any]) -> Pairs:
+        """Return some of them."""
+        return Pairs(self.families[chosen], self.rows[chosen], self.bounds[chosen])
+
+    def parted(self, size: int) -> list[Pairs]:
+        """Return those with the least bounds family by family, at least `size`, and then the others together."""
+        near = np.ones(len(self), dtype=bool)
+        if len(self) > size:
+            near = self.bounds <= np.partition(self.bounds, size)[size]
+        first, left = self.part(np.flatnonzero(near)), np.flatnonzero(~near)
+        order = np.argsort(first.families, kind="stable")
+        ends = np.flatnonzero(np.diff(first.families[order])) + 1
+        parts = [first.part(chosen) for chosen in np.split(order, ends)]
+        return [*parts, self.part(left)] if len(left) else parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searcher:
-    """Search families of a space.
+    """Search classes of families of a space.
 
     Attributes
     ----------
@@ -146,75 +120,158 @@ class Searcher:
         object.__setattr__(self, "bounds", Bounds(self.goal, lambda rows: self._reader().read(rows)))
 
     def search(
-        self, words: Mapping[int, int], limit: float = np.inf, first: int = 0, last: int | None = None
+        self, families: FamilyClass, limits: Limits | None = None, first: int = 0, last: int | None = None
     ) -> Findings:
-        """Return what some rows of a family hold; of its layouts only those at or below a `limit` of the objective count."""
-        findings, rows = Findings(), self.space.rows(words)
-        if rows is None:
-            return findings
-        rows = rows.part(np.arange(len(rows))[first:last])
-        findings.considered = len(rows)
-        pricer = self.pricer()
-        reader, waiting = pricer.reader, self._waiting(findings, pricer, rows, words, limit)
-        search_best(findings, pricer, waiting, self.goal, self.k, limit if self.cuts else None)
-        for code, (count, place) in reader.refusals.counted().items():
+        """Return what some rows of a class hold, with the words of each of its families; only what `limits` allow counts."""
+        rows, findings = families.rows()[first:last], Findings()
+        findings.considered = int(families.times(rows).sum())
+        run = _ClassSearch(self, families, findings, limits or Limits())
+        for pairs in self.hopeful(families, rows, run):
+            run.push(pairs)
+        run.work()
+        findings.least_cut = float(rounded(np.array(findings.least_cut)))
+        refusals = run.pricer.reader.refusals
+        for code, (count, place) in refusals.counted().items():
             findings.refused[code] = count
-            findings.examples[code] = place, reader.refusals.text(place) or ""
+            findings.examples[code] = place, refusals.text(place) or ""
         return findings
+
+    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> Iterator[Pairs]:
+        """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
+        hopeful: list[Pairs] = []
+        together = max(_TOGETHER // max(len(families.families()), 1), 1) if self._bounded else max(len(rows), 1)
+        for begin in range(0, len(rows), together):
+            some = rows[begin : begin + together]
+            held, known = families.holds(some), self.bound(families, some)
+            full = held & known.full
+            run.findings.does_not_fit += int(np.count_nonzero(full))
+            held &= ~known.full
+            beyond = held & (known.least > run.most(self.space.groups(some)))
+            run.findings.cut_off(known.least[beyond])
+            family, row = np.nonzero(held & ~beyond)
+            if len(family):
+                hopeful.append(Pairs(family, some[row], known.least[family, row]))
+        if hopeful:
+            columns = (
+                np.concatenate([getattr(one, name) for one in hopeful]) for name in ("families", "rows", "bounds")
+            )
+            whole = Pairs(*columns)
+            yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
+
+    def bound(self, families: FamilyClass, rows: NDArray[np.int64]) -> FamilyBound:
+        """Return what is known of some rows, with the words of each family, before they are resolved."""
+        if not self._bounded:
+            return FamilyBound.none(len(families.families()), len(rows))
+        usual = families.usual
+        like = partial(self.space.rows, usual)
+        return self.bounds.of(self.space.rows_at(usual, rows), families.layouts(), like, families.name)
+
+    def least(self, families: FamilyClass, rows: NDArray[np.int64]) -> float:
+        """Return a figure to order blocks by: what the best of some rows takes at least with the usual words; 0: not known."""
+        if not self._bounded or not len(rows):
+            return 0.0
+        usual = families.usual
+        like = partial(self.space.rows, usual)
+        known = self.bounds.of(self.space.rows_at(usual, rows), families.layouts()[:1], like, families.name)
+        return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
 
     def pricer(self) -> Pricer:
         """Return what prices layouts of the space."""
         return Pricer(reader=self._reader(), figures=self.goal.figures, wanted=self.goal.wanted)
 
-    def bound(self, rows: Rows, words: Mapping[int, int]) -> FamilyBound:
-        """Return what is known of layouts of a family before they are resolved."""
-        if not (self.cuts and self.space.trains):
-            return FamilyBound(np.zeros(len(rows)), np.zeros(len(rows), dtype=bool))
-        own, usual = self._of_layers(words)
-        return self.bounds.of(rows, lambda: self.space.rows(usual), own)
+    @remembered
+    def classes(self) -> list[FamilyClass]:
+        """Return the classes of the space."""
+        return classes_of(self.space)
 
-    def least(self, words: Mapping[int, int]) -> float:
-        """Return what the objective of the layouts of a family that may fit is at least; 0 where nothing is known."""
-        rows = self.space.rows(words) if self.cuts and self.space.trains else None
-        if rows is None:
-            return 0.0
-        known = self.bound(rows, words)
-        return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
+    @property
+    def _bounded(self) -> bool:
+        """Whether bounds say anything."""
+        return self.cuts and self.space.trains
 
     def _reader(self) -> PieceReader:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
-    def _waiting(
-        self, findings: Findings, pricer: Pricer, rows: Rows, words: Mapping[int, int], limit: float
-    ) -> list[Waiting]:
-        """Return the layouts of each structure that may be among the best, with what their objective is at least."""
-        known = self.bound(rows, words)
-        bounded = rounded(known.least)
-        beyond = ~known.full & (bounded > limit)
-        findings.does_not_fit += int(known.full.sum())
-        findings.cut_off(bounded[beyond])
-        hopeful = np.flatnonzero(~known.full & ~beyond)
-        if not len(hopeful):
-            return []
-        waiting: list[Waiting] = []
-        rows, least = rows.part(hopeful), bounded[hopeful]
-        replays = not least.any() and self.space.count(words) >= REPLAYED_FROM
-        for piece in pricer.reader.read(rows):
+
+class _ClassSearch:
+    """One search under way: what waits, those with the least bounds first, and what was found."""
+
+    def __init__(self, searcher: Searcher, families: FamilyClass, findings: Findings, limits: Limits) -> None:
+        self.searcher, self.families, self.findings, self.limits = searcher, families, findings, limits
+        self.space, self.goal, self.k = searcher.space, searcher.goal, searcher.k
+        self.pricer = searcher.pricer()
+        self.names = self.space.group_names(families.own)
+        self.queue: list[tuple[float, int, int, Pairs | Waiting]] = []
+        self.number = 0
+        self.resolved = FIRST_RESOLVED
+        self.size = FIRST_TOGETHER if searcher.cuts else MOST_TOGETHER
+
+    def push(self, waiting: Pairs | Waiting) -> None:
+        """Let layouts wait for their turn."""
+        heappush(self.queue, (*waiting.rank, self.number, waiting))
+        self.number += 1
+
+    def most(self, groups: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the objective of layouts must not exceed, by the `PlanSpace.groups` of each."""
+        if not self.searcher.cuts:
+            return np.full(len(groups), np.inf)
+        overall = min(self.limits.most, best.limit_of(self.findings.top, self.k))
+        if not self.names:
+            return np.full(len(groups), overall)
+        known = (self.limits.bests, self.findings.bests)
+        own = [max(overall, min(one.get(name, np.inf) for one in known)) for name in self.names.values()]
+        return np.array(own)[groups]
+
+    def group(self, gpus: float) -> str | None:
+        """Return the name of those with so many GPUs that have a best of their own."""
+        return self.names.get(gpus)
+
+    def work(self) -> None:
+        """Work through all that waits, until the others cannot be among the best."""
+        while self.queue:
+            *_, part = heappop(self.queue)
+            groups = self.space.groups(part.rows) if isinstance(part, Pairs) else part.groups
+            hopeful = part.bounds <= self.most(groups)
+            self.findings.cut_off(part.bounds[~hopeful])
+            if not hopeful.any():
+                continue
+            if not hopeful.all():
+                part = part.part(np.flatnonzero(hopeful))
+            for left in self._resolved(part) if isinstance(part, Pairs) else self._priced(part):
+                self.push(left)
+
+    def _resolved(self, pairs: Pairs) -> list[Any]:
+        """Return layouts resolved, structure by structure; of several families those with the least bounds apart first."""
+        if not pairs.alike:
+            self.resolved *= 2
+            return list(pairs.parted(self.resolved // 2))
+        words = self.families.families()[int(pairs.families[0])]
+        rows, waiting = self.space.rows_at(words, pairs.rows), list[Waiting]()
+        groups = self.space.groups(pairs.rows)
+        replays = not pairs.bounds.any() and self.space.count(words) >= REPLAYED_FROM
+        for piece in self.pricer.reader.read(rows):
             places = rows.places_of(piece.places)
-            whole = Waiting(piece, least[places])
-            priced, left = pricer.replayed(rows.part(places), whole) if replays else ([], [whole])
+            whole = Waiting(piece, pairs.bounds[places], groups[places])
+            priced, left = self.pricer.replayed(rows.part(places), whole) if replays else ([], [whole])
             for layouts in priced:
-                findings.take(layouts, self.goal, self.k)
+                self.findings.take(layouts, self.goal, self.k, self.group)
             for part in left:
                 waiting += _by_structure(part)
         return waiting
 
-    def _of_layers(self, words: Mapping[int, int]) -> tuple[Hashable, dict[int, int]]:
-        """Return the words that what a layer takes depends on, and the family that has these and else the first of each."""
-        axes = self.space.grid.axes
-        others = {place: ".".join(axes[place].path) in _NOT_OF_LAYERS for place in words}
-        own = tuple(item for item in sorted(words.items()) if not others[item[0]])
-        return own, {place: 0 if others[place] else value for place, value in words.items()}
+    def _priced(self, part: Waiting) -> list[Waiting]:
+        """Price layouts, memory first; return those that are left."""
+        if part.memory is None:
+            priced, more = self.pricer.held(part)
+        else:
+            order = np.argsort(part.bounds, kind="stable")
+            priced, more = self.pricer.timed(part.part(np.sort(order[: self.size])))
+            more += [part.part(np.sort(order[self.size :]))] if len(part) > self.size else []
+            self.size = min(2 * self.size, MOST_TOGETHER)
+            self.findings.structures += 1
+        for layouts in priced:
+            self.findings.take(layouts, self.goal, self.k, self.group)
+        return more
 
 
 def _by_structure(waiting: Waiting) -> Iterator[Waiting]:
@@ -224,49 +281,3 @@ def _by_structure(waiting: Waiting) -> Iterator[Waiting]:
         order = chosen[np.argsort(waiting.bounds[chosen], kind="stable")]
         for begin in range(0, len(order), MOST_TOGETHER):
             yield waiting.part(np.sort(order[begin : begin + MOST_TOGETHER]))
-
-
-def search_best(
-    findings: Findings, pricer: Pricer, waiting: list[Waiting], goal: Goal, k: int, limit: float | None
-) -> None:
-    """Work through layouts, those with the least bounds first, until the others cannot be among the best k.
-
-    None as the `limit` of the objective: all are worked out.
-    """
-    queue = [(*each.rank, number, each) for number, each in enumerate(waiting)]
-    heapify(queue)
-    number, size = len(queue), FIRST_TOGETHER if limit is not None else MOST_TOGETHER
-    while queue:
-        *_, part = heappop(queue)
-        most = np.inf if limit is None else min(limit, best.limit_of(findings.top, k))
-        hopeful = part.bounds <= most
-        findings.cut_off(part.bounds[~hopeful])
-        if not hopeful.any():
-            continue
-        part = part.part(np.flatnonzero(hopeful))
-        if part.memory is None:
-            priced, more = pricer.held(part)
-        else:
-            order = np.argsort(part.bounds, kind="stable")
-            priced, more = pricer.timed(part.part(np.sort(order[:size])))
-            more += [part.part(np.sort(order[size:]))] if len(part) > size else []
-            size = min(2 * size, MOST_TOGETHER)
-            findings.structures += 1
-        for layouts in priced:
-            findings.take(layouts, goal, k)
-        for left in more:
-            heappush(queue, (*left.rank, number, left))
-            number += 1
-
-
-def rounded(values: NDArray[np.float64], digits: int = _DIGITS) -> NDArray[np.float64]:
-    """Return figures to 12 significant digits: whether they were worked out alone or as arrays must decide nothing.
-
-    >>> rounded(np.array([1.2345678901234567, 0.0, np.inf])).tolist()
-    [1.23456789012, 0.0, inf]
-    """
-    known = np.isfinite(values) & (values != 0.0)
-    size = np.where(known, np.abs(np.where(known, values, 1.0)), 1.0)
-    scale = 10.0 ** (digits - 1 - np.floor(np.log10(size)))
-    exact: NDArray[np.float64] = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, values)
-    return exact

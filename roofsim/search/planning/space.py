@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -141,28 +140,60 @@ class PlanSpace:
 
     def count(self, words: Mapping[int, int]) -> int:
         """Return how many layouts there are with some words, in which each word makes a difference."""
-        return int(self._of_words(self._layouts(), words).sum()) * math.prod(
-            len(self.grid.axes[place].values) for place in self._others()
-        )
+        return int(self.of_words(words).sum())
 
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
-        numbers, tables, grid = self._numbers(), tables_of(self.grid), self.grid
-        joined = self._crossed()
-        joined = joined.kept(self._of_words(joined, words))
-        if not len(joined):
-            return None
+        chosen = np.flatnonzero(self.of_words(words))
+        return self.rows_at(words, chosen) if len(chosen) else None
+
+    def rows_at(self, words: Mapping[int, int], chosen: NDArray[np.int64]) -> Rows:
+        """Return some of the layouts that `crossed` counts, with some words."""
+        grid, joined = self.grid, self.crossed().taken(chosen)
         index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
-        inner = inner_of(numbers, tables)
-        for place in inner:
+        for place in inner_of(self._numbers(), tables_of(grid)):
             key = _key(grid.axes[place])
             index[place] = joined.places[_FIELD_OF.get(key, key)]
-        usual = {place: int(index[place][0]) for place in inner}
-        document = self.document
-        for place, axis in enumerate(grid.axes):
-            document = axis.put(document, axis.values[{**usual, **words}[place]])
-        family = ScenarioFamily(document, grid, numbers, tables)
+        family = self._family(tuple(sorted(words.items())))
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
+
+    @remembered
+    def _family(self, words: tuple[tuple[int, int], ...]) -> ScenarioFamily:
+        """Return the family with some words: axis -> value; its scenario has the first of each number."""
+        numbers, document = self._numbers(), self.document
+        first = {
+            place: next((at for at, one in enumerate(read) if one is not None), 0) for place, read in numbers.values()
+        }
+        for place, axis in enumerate(self.grid.axes):
+            document = axis.put(document, axis.values[{**first, **dict(words)}.get(place, 0)])
+        return ScenarioFamily(document, self.grid, numbers, tables_of(self.grid))
+
+    def of_words(self, words: Mapping[int, int]) -> NDArray[np.bool_]:
+        """Tell in which of `crossed` each word makes a difference: a layout that two combinations describe counts once."""
+        kept = np.ones(len(self.crossed()), dtype=bool)
+        for place, value in words.items():
+            kept &= self.of_word(place, value)
+        return kept
+
+    @remembered
+    def of_word(self, place: int, value: int) -> NDArray[np.bool_]:
+        """Tell in which of `crossed` one value of an axis of words makes a difference."""
+        return self._of_word(_key(self.grid.axes[place]), self.grid.axes[place].values[value])
+
+    def groups(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return of some of `crossed` the place of their number of GPUs among those that are searched."""
+        places = self.crossed().places.get("gpus")
+        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen]
+
+    def group_names(self, words: Sequence[tuple[int, int]]) -> dict[float, str]:
+        """Return a name of each number of GPUs with a card's words, where the front is of several; in the order of `groups`."""
+        gpus, cards = (self.places.get(key) for key in ("hardware.gpus", "hardware.gpu"))
+        axes = self.grid.axes
+        numbers = axes[gpus].values if gpus is not None else []
+        if len(numbers) * (1 if cards is None else len(axes[cards].values)) < 2:
+            return {}
+        card = dict(words).get(cards, 0) if cards is not None else 0
+        return {float(number): f"{card}:{place}" for place, number in enumerate(numbers)}
 
     @remembered
     def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
@@ -174,58 +205,43 @@ class PlanSpace:
         return [place for place in inner if _key(self.grid.axes[place]) not in _FIELD_OF]
 
     @remembered
-    def _crossed(self) -> Joined:
-        """Return the layouts whose numbers go together, with each value of the other axes of numbers."""
-        joined = self._layouts()
+    def crossed(self) -> Joined:
+        """Return the layouts whose numbers go together, whatever the words, with each value of the other axes of numbers."""
+        inner = inner_of(self._numbers(), tables_of(self.grid))
+        keys = {place: _key(self.grid.axes[place]) for place in inner}
+        axes = {_FIELD_OF[key]: self.grid.axes[place].values for place, key in keys.items() if key in _FIELD_OF}
+        joined = joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
         for place in self._others():
             axis = self.grid.axes[place]
             joined = joined.crossed(_key(axis), list(range(len(axis.values))))
         return joined
-
-    @remembered
-    def _layouts(self) -> Joined:
-        """Return the layouts whose numbers go together, whatever the words."""
-        inner = inner_of(self._numbers(), tables_of(self.grid))
-        keys = {place: _key(self.grid.axes[place]) for place in inner}
-        axes = {_FIELD_OF[key]: self.grid.axes[place].values for place, key in keys.items() if key in _FIELD_OF}
-        return joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
-
-    def word(self, words: Mapping[int, int], key: str) -> Any:
-        """Return the value of an axis of words; None where the key is no axis."""
-        place = self.places.get(key)
-        return None if place is None else self.grid.axes[place].values[words[place]]
 
     def first(self, key: str) -> Any:
         """Return the first value of an axis; None where the key is no axis."""
         place = self.places.get(key)
         return None if place is None else self.grid.axes[place].values[0]
 
-    def _of_words(self, rows: Joined, words: Mapping[int, int]) -> NDArray[np.bool_]:
-        """Tell in which rows each word makes a difference: a layout that two combinations describe counts once."""
-        kept = np.ones(len(rows), dtype=bool)
+    def _of_word(self, key: str, word: Any) -> NDArray[np.bool_]:
+        """Tell which rows a word makes a difference in."""
+        rows = self.crossed()
         value = {name: rows.values.get(name, np.ones(len(rows))) for name in LAYOUT}
         piped = value["pipeline"] > 1
         replicas = value["gpus"] / (value["tensor"] * value["pipeline"])
-        recompute = self.word(words, "workload.recompute")
-        if (
-            isinstance(recompute, dict) and recompute.get("layers") is not None
-        ):  # of a stage; of all its layers it is `full`
-            kept &= recompute["layers"] * value["pipeline"] < self.depth
-        sharding = self.word(words, "parallel.sharding")
-        if sharding is not None and sharding != self.first("parallel.sharding"):
-            kept &= replicas > 1
-        if isinstance(sharding, dict):
-            ranks = next(iter(sharding.values()))
-            kept &= (value["tensor"] * ranks == self.node) & (replicas > ranks)
-        if self.word(words, "parallel.sequence") is True and self.first("parallel.sequence") is not True:
-            kept &= value["tensor"] > 1
-        for end in ("embedding", "loss"):
-            if self.word(words, f"parallel.account_for_{end}") is True:
-                kept &= piped
-        schedule = self.word(words, "parallel.schedule")
-        if schedule is not None:
-            taken = takes(load_schedule(schedule), value["virtual_stages"])
-            kept &= np.where(piped, taken, schedule == self.first("parallel.schedule"))
+        kept: NDArray[np.bool_] = np.ones(len(rows), dtype=bool)
+        if key == "workload.recompute" and isinstance(word, dict) and word.get("layers") is not None:
+            kept = word["layers"] * value["pipeline"] < self.depth  # of a stage; of all its layers it is `full`
+        elif key == "parallel.sharding" and word != self.first(key):
+            kept = replicas > 1
+        elif key == "parallel.sequence" and word is True and self.first(key) is not True:
+            kept = value["tensor"] > 1
+        elif key in ("parallel.account_for_embedding", "parallel.account_for_loss") and word is True:
+            kept = piped
+        elif key == "parallel.schedule" and word is not None:
+            taken = takes(load_schedule(word), value["virtual_stages"])
+            kept = np.where(piped, taken, word == self.first(key))
+        if key == "parallel.sharding" and isinstance(word, dict):
+            ranks = next(iter(word.values()))
+            kept = kept & (value["tensor"] * ranks == self.node) & (replicas > ranks)
         return kept
 
 

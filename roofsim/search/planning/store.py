@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from roofsim.search.planning.search import Findings
+    from roofsim.search.planning.findings import Findings
 
-SCHEMA: Final = "roofsim/plan-blocks/1"
+SCHEMA: Final = "roofsim/plan-blocks/2"
 
 
 class BlockStore:

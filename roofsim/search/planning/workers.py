@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
     from roofsim.search.planning.blocks import BlockTask
-    from roofsim.search.planning.search import Findings
+    from roofsim.search.planning.findings import Findings
 
 #: Tasks that wait for each process: the more, the more results are held at once.
 _WAITING: Final = 4

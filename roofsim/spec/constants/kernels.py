@@ -21,11 +21,24 @@ Fraction = Annotated[float, Field(ge=0.001, le=4.0)]
 Text = Annotated[str, BeforeValidator(str)]
 
 
+class MeasuredClass(Strict):
+    """What kernels of a class took on a card, at the sizes of a scenario, against what was predicted."""
+
+    factor: Annotated[float, Field(ge=0.05, le=100.0)] = Field(description="On what they take beyond their launch.")
+    error: Annotated[float, Field(ge=0.0, le=5.0)] = Field(
+        description="Root mean square of what is left, as a logarithm."
+    )
+    share: Annotated[float, Field(ge=0.0, le=1.0)] = Field(description="Of the class's time that was measured.")
+    kernels: Annotated[int, Field(ge=1)] = Field(description="How many were measured.")
+
+
 class Deviation(Strict):
     """Factors on the shared constants, where measurements of an architecture or a card ask for them."""
 
     compute: dict[str, Fraction] = Field(default_factory=dict, description="Number format -> factor.")
     stream: Fraction = 1.0
+    kernels: dict[str, MeasuredClass] = Field(default_factory=dict, description="Class of ops -> what was measured.")
+    launches: bool = Field(default=False, description="Whether it was measured what its host takes to issue kernels.")
     source: str = ""
 
 

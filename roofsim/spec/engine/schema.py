@@ -17,7 +17,7 @@ from roofsim.spec.engine.running import CacheFacts, LaunchFacts, MemoryFacts, Of
 from roofsim.spec.engine.server import ServerFacts
 from roofsim.spec.engine.state import PrecisionFacts, TrainingFacts
 from roofsim.spec.engine.versions import NO_FACTS, Releases
-from roofsim.spec.precision.formats import FORMATS
+from roofsim.spec.precision.formats import FORMATS, FormatFamily, format_family, weight_format
 from roofsim.spec.precision.roles import NAMES, known_precision, unknown_precision
 from roofsim.spec.strict import Strict
 
@@ -56,6 +56,12 @@ class Engine(Releases):
     families: tuple[str, ...] = Field(
         default=(),
         description="Families of models that its users run on it; `roofsim advise` proposes it for no others. Empty: any.",
+    )
+
+    usual_formats: tuple[FormatFamily, ...] = Field(
+        default=(),
+        description="Those of `precision.formats` that its users serve models in; `roofsim advise` proposes others only where "
+        "none of these is faster. Empty: all.",
     )
 
     attention: AttentionFacts = Field(default=AttentionFacts(), description="How attention runs.")
@@ -132,6 +138,12 @@ class Engine(Releases):
     def takes(self, family: str) -> bool:
         """Tell whether its users run models of a family on it."""
         return not self.families or family in self.families
+
+    def usually_loads(self, precision: str) -> bool:
+        """Tell whether its users serve models in a precision; of one without a weight format they do."""
+        if not self.usual_formats or weight_format(precision) is None:
+            return True
+        return format_family(precision) in self.usual_formats
 
     def facts(self) -> dict[str, Any]:
         """Return all facts as plain data by their flat names, as `engine_facts` of a scenario takes them."""

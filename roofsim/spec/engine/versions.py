@@ -87,5 +87,5 @@ class Releases(Strict):
 #: Fields of an engine that are no facts: neither a scenario nor a version changes them.
 NO_FACTS: Final = (
     "schema_version", "name", "description", "aliases", "sources", "notes", "versions", "variants", "releases", "library_date",
-    "precision_variants", "hands_over", "layouts", "families", "leaner",
+    "precision_variants", "hands_over", "layouts", "families", "usual_formats", "leaner",
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from roofsim.numeric import real
+from roofsim.records import dataclass
 from roofsim.schema.base import BeforeValidator, Field
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.precision.stored_weights import StoredWeights
@@ -20,6 +21,15 @@ Count = Annotated[int, BeforeValidator(whole), Field(ge=0, le=10**12)]
 Depth = Annotated[int, BeforeValidator(whole), Field(gt=0, le=100_000)]
 #: A probability of dropping.
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One thing that is wrong with a model: the path of keys to it, what, and the way out."""
+
+    path: tuple[str | int, ...]
+    message: str
+    hint: str = ""
 
 
 class ModelSpec(Strict):
@@ -67,6 +77,15 @@ class ModelSpec(Strict):
     def with_sizes(self, **sizes: Any) -> Self:
         """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
         return self.model_copy(update=sizes)
+
+    def problems(self) -> list[Wrong]:
+        """Return what is wrong with the model as a whole, which no field can tell by itself."""
+        return []
+
+    def unsplit(self, degree: str) -> str:
+        """Say what of this model a degree of a layout (tensor, context, pipeline) does not split; empty: its family."""
+        del degree
+        return ""
 
     def layers_alike(self) -> Any:
         """Return how many of its layers are as that of `one_layer`; None where a model of one layer does not stand for it."""

@@ -61,12 +61,24 @@ def _merged(problems: list[Problem]) -> list[Problem]:
     for problem in problems:
         by_path.setdefault((problem.path, str(problem.place)), []).append(problem)
     # Where one alternative (a mapping) went deeper, that the value is none of the others says nothing more.
-    deeper = {path.rpartition(".")[0] for path, _ in by_path if path}
+    deeper = {above for path, _ in by_path for above in _above(path)}
     return [
         _one(group)
         for (path, _), group in by_path.items()
         if not (path in deeper and all(problem.message.startswith("expected ") for problem in group))
     ]
+
+
+def _above(path: str) -> list[str]:
+    """Return the key paths that a path goes through.
+
+    >>> _above("layers.1.linear")
+    ['layers.1', 'layers']
+    """
+    above = []
+    while path := path.rpartition(".")[0]:
+        above.append(path)
+    return above
 
 
 def _one(group: list[Problem]) -> Problem:
@@ -76,7 +88,8 @@ def _one(group: list[Problem]) -> Problem:
     if len(group) == 1 or not all(problem.message.startswith("expected ") for problem in group):
         return first
     wanted = " or ".join(dict.fromkeys(part[0] for part in split))
-    return Problem(f"expected {wanted}; got {split[0][-1]}", first.place, first.path, first.hint)
+    hint = next((problem.hint for problem in group if problem.hint), "")
+    return Problem(f"expected {wanted}; got {split[0][-1]}", first.place, first.path, hint)
 
 
 def _problem(schema: type[BaseModel], detail: ErrorDetails, document: Document, prefix: str) -> Problem:
@@ -162,14 +175,33 @@ def keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
     """Return the keys that a schema knows below a path."""
     at: Any = schema
     for part in path:
-        models = [model for model in _models_of(at) if part in model.model_fields]
+        if isinstance(part, int):
+            at = _element_of(at)
+            continue
+        models = [model for model in _models_of(at) if _name_of(model, part) is not None]
         if not models:
             return []
-        at = models[0].model_fields[str(part)].annotation
+        at = models[0].model_fields[str(_name_of(models[0], part))].annotation
     names: list[str] = []
     for model in _models_of(at):
         names += [field.alias or name for name, field in model.model_fields.items()]
     return names
+
+
+def _name_of(model: type[BaseModel], key: str) -> str | None:
+    """Return the field of a schema that a key of a file names, which may have another name in Python."""
+    if key in model.model_fields:
+        return key
+    return next((name for name, field in model.model_fields.items() if field.alias == key), None)
+
+
+def _element_of(annotation: Any) -> Any:
+    """Return the type of what a list holds, of a list among alternatives too."""
+    if typing.get_origin(annotation) in (list, tuple):
+        return typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        return next((each for part in typing.get_args(annotation) if (each := _element_of(part)) is not None), None)
+    return None
 
 
 def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:

@@ -36,22 +36,28 @@ def _serves(case: ScenarioCase) -> bool:
     return case.workload.phase != "train"
 
 
-def _splits_tensor(schema: type[ModelSpec]) -> bool:
+def _splits_tensor(schema: type[ModelSpec] | ModelSpec) -> bool:
     return schema.splits_tensor
 
 
-def _splits_sequence(schema: type[ModelSpec]) -> bool:
+def _splits_sequence(schema: type[ModelSpec] | ModelSpec) -> bool:
     return schema.splits_sequence
 
 
-def _not_split(name: str, able: Callable[[type[ModelSpec]], bool]) -> Rule[ScenarioCase]:
+def _which(case: ScenarioCase, degree: str, otherwise: str) -> str:
+    """Say which models a degree does not split: of a family, or this one for something that it has."""
+    part = case.model.unsplit(degree)
+    return f"{case.model.name} is not split by {degree} in this version: {part} is not" if part else otherwise
+
+
+def _not_split(name: str, able: Callable[[type[ModelSpec] | ModelSpec], bool]) -> Rule[ScenarioCase]:
     """Return the rule of a degree that only some families are split by."""
     return Rule(
         f"{name}-of-family",
         f"parallel.{name}",
-        lambda case: (not able(type(case.model))) & (getattr(case.point, name) > 1),
+        lambda case: (not able(case.model)) & (getattr(case.point, name) > 1),
         lambda case: (
-            f"{case.model.family} models are not split by {name} in this version",
+            _which(case, name, f"{case.model.family} models are not split by {name} in this version"),
             f"Families that are: {', '.join(families_that(able))}. data and sharding work for all.",
         ),
     )
@@ -157,7 +163,7 @@ LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
         "parallel.sequence",
         lambda case: (case.parallel.sequence and not case.model.splits_sequence) & (case.point.tensor > 1),
         lambda case: (
-            f"{case.model.family} models are not split along the sequence in this version",
+            _which(case, "sequence", f"{case.model.family} models are not split along the sequence in this version"),
             f"Families that are: {', '.join(families_that(_splits_sequence))}. Leave sequence out.",
         ),
     ),

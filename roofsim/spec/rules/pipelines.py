@@ -89,6 +89,13 @@ def _stated_beside(case: ScenarioCase) -> tuple[str, str]:
     return f"stage_layers beside {other}", "Give one of them."
 
 
+def _uncut(case: ScenarioCase) -> str:
+    part = case.model.unsplit("pipeline")
+    if part:
+        return f"{case.model.name} has no single stack of layers that a pipeline could cut: {part}"
+    return f"{case.model.family} models have no single stack of layers that a pipeline could cut"
+
+
 PIPELINES: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "stage-layers-without-pipeline",
@@ -104,7 +111,7 @@ PIPELINES: Final[tuple[Rule[ScenarioCase], ...]] = (
         "parallel.pipeline",
         lambda case: (not case.model.stacked) & _piped(case),
         lambda case: (
-            f"{case.model.family} models have no single stack of layers that a pipeline could cut",
+            _uncut(case),
             f"Families that do: {', '.join(families_that(lambda schema: schema.stacked))}. data and sharding work for all.",
         ),
     ),

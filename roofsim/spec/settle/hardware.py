@@ -109,7 +109,11 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
         raise SpecError(
             Problem(f"{given} was measured on {overlay.gpu}, not on {hardware.gpu.name}", place, "hardware.calibration")
         )
-    gpus = hardware.constants.gpus | ({} if overlay.gpu is None else {overlay.gpu: overlay.deviation})
+    deviation = overlay.deviation.model_copy(update={"launches": overlay.issue_factor is not None})
+    if deviation.kernels:  # on what is predicted with the constants of the catalog
+        shipped_deviation = hardware.constants.of_names(hardware.gpu.name, hardware.gpu.architecture)
+        deviation = shipped_deviation.model_copy(update={"kernels": deviation.kernels})
+    gpus = hardware.constants.gpus | ({} if overlay.gpu is None else {overlay.gpu: deviation})
     try:
         physics = hardware.constants.physics.with_values(overlay.physics)
     except ValueError as error:

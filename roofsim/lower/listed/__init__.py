@@ -1,0 +1,1 @@
+"""Lower models that are written layer by layer."""

@@ -1,0 +1,182 @@
+"""Hold what builders of blocks ask: sizes, the call of the pass, what layers share."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from roofsim.graph.tensor import INT64
+from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
+from roofsim.lower.blocks.graph_nodes import Edges
+from roofsim.numeric import real, same
+from roofsim.records import dataclass, field, replace
+from roofsim.spec.model.layers.amounts import worked_out
+from roofsim.spec.model.transformer import DecoderModel
+from roofsim.symbols import settled
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.blocks.convolutional import VisionLayers
+    from roofsim.lower.call import Call
+    from roofsim.numeric import Real
+    from roofsim.spec.model.layers.mixers import AttentionBlock
+    from roofsim.spec.model.layers.model import LayersModel
+
+
+@dataclass
+class Context:
+    """What builders of blocks ask, and what they leave for later ones.
+
+    Attributes
+    ----------
+    sizes
+        The named sizes, worked out.
+    table
+        The table of the embedding, for a head that is tied to it.
+    shared
+        Rotary tables and masks, by what they depend on.
+    """
+
+    model: LayersModel
+    call: Call
+    layers: VisionLayers
+    sizes: dict[str, Real]
+    table: Tensor | None = None
+    shared: dict[Any, Any] = field(default_factory=dict)
+    made_shared: bool = False
+    edges: Edges | None = None
+
+    # -- sizes --------------------------------------------------------------------------------------------------
+
+    def size(self, amount: Any) -> Real:
+        """Return what an amount of a block comes to."""
+        return worked_out(amount, self.sizes)
+
+    def count(self, amount: Any) -> float:
+        """Return a number that decides structure."""
+        return float(settled(self.size(amount)))
+
+    def count_graphs(self, batch: Real) -> None:
+        """Take the edges of the graphs of a batch in."""
+        self.edges = Edges.of(self.layers, batch * real(self.model.num_edges))
+
+    # -- tensors ------------------------------------------------------------------------------------------------
+
+    def is_ids(self, x: Tensor) -> bool:
+        """Tell whether a tensor holds token ids."""
+        return x.dtype is INT64
+
+    def is_map(self, x: Tensor) -> bool:
+        """Tell whether a tensor is of maps: more than one dimension behind its channels."""
+        return len(x.shape) > 3
+
+    def scope(self, leaf: str, *, own: bool) -> AbstractContextManager[None]:
+        """Open a component for a block, unless it opens its own."""
+        return nullcontext() if own else self.layers.b.scope(leaf)
+
+    # -- parts of decoders --------------------------------------------------------------------------------------
+
+    def part(self, x: Tensor, *, causal: bool = True, **fields: Any) -> DecoderLayers:
+        """Return the layers of a decoder of one layer with these fields, for tokens like `x`."""
+        sizes: dict[str, Any] = {
+            "num_layers": 1.0,
+            "num_attention_heads": 1.0,
+            "vocab_size": 1.0,
+            "hidden_size": x.shape[-1],
+        }
+        sizes |= {"max_sequence_length": real(self.model.max_sequence_length), "position_embedding": "none"}
+        sizes |= {"dropout": 0.0, "biases": False}
+        made = DecoderModel.model_construct(**(sizes | fields)).completed()
+        call = self.call
+        if self.model.inputs != "tokens":
+            call = replace(call, length=x.shape[1])
+        return DecoderLayers.of(made, call, self.layers, causal=causal)
+
+    def attention(self, block: AttentionBlock, x: Tensor) -> tuple[DecoderLayers, LayerKind]:
+        """Return the part that builds an attention block, and its kind."""
+        fields = self.fields(block)
+        causal = fields.pop("causal")
+        window = fields.get("sliding_window")
+        part = self.part(x, causal=self.model.causal if causal is None else causal, **fields)
+        return part, LayerKind(window, expert=False)
+
+    def fields(self, block: Any) -> dict[str, Any]:
+        """Return the fields of a block that says something, its amounts worked out."""
+        known = {name: value for name, value in block if value is not None}
+        for name, value in known.items():
+            if name in _AMOUNTS:
+                known[name] = self.size(value)
+        return known | {name: None for name, value in block if value is None and name == "causal"}
+
+    # -- what layers share --------------------------------------------------------------------------------------
+
+    def share(self, attention: list[AttentionBlock], x: Tensor) -> None:
+        """Make the tables and masks of all attention blocks for tokens like `x`, each once."""
+        self.made_shared = True
+        for block in attention:
+            self.shared_of(block, *self.attention(block, x), x)
+
+    def shared_of(self, block: AttentionBlock, part: DecoderLayers, kind: LayerKind, x: Tensor) -> SharedInputs:
+        """Return what an attention block reads beside its tokens; made here, where no other block has made it."""
+        own = (part.length,)
+        tables = self._known(("tables", *(getattr(block, name) for name in _OF_TABLES)), own, lambda: part.tables(x))
+        key = ("mask", part.causal, *(getattr(block, name) for name in _OF_MASKS))
+        leaf = "mask" if kind.window is None else "window_mask"
+        mask = self._known(key, own, lambda: part.mask(leaf, kind.window))
+        return SharedInputs(tables, mask, mask)
+
+    def _known(self, key: Any, own: tuple[Real, ...], make: Any) -> Any:
+        lengths, made = self.shared.get(key, (None, None))
+        if lengths is not None and all(map(same, lengths, own)):
+            return made
+        made = make()
+        if self.layers.b.block is None:
+            self.shared[key] = (own, made)
+        return made
+
+
+#: Fields of blocks that are amounts.
+_AMOUNTS = frozenset(
+    {
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_size",
+        "sliding_window",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_nope_head_size",
+        "qk_rope_head_size",
+        "value_head_size",
+        "intermediate_size",
+        "num_experts",
+        "experts_per_token",
+        "expert_intermediate_size",
+        "num_shared_experts",
+        "shared_expert_intermediate_size",
+        "router_groups",
+        "router_groups_per_token",
+    }
+)
+#: Fields of attention that its rotary tables depend on, and those that its mask depends on.
+_OF_TABLES = (
+    "position_embedding",
+    "rotary_fraction",
+    "rotary_form",
+    "attention",
+    "head_size",
+    "num_attention_heads",
+    "qk_rope_head_size",
+)
+_OF_MASKS = (
+    "sliding_window",
+    "position_embedding",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_size",
+    "attention",
+    "value_head_size",
+    "attention_soft_cap",
+    "attention_sinks",
+)

@@ -1,0 +1,203 @@
+"""Build blocks of one or a few kernels: linear layers, convolutions, norms, activations, pooling, ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.graph.ops import Convolution
+from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.losses import cross_entropy
+from roofsim.numeric import Real, floor, product
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.listed.context import Context
+    from roofsim.spec.model.layers import blocks
+
+Kept = dict[str, Any]
+
+
+def linear(context: Context, block: blocks.LinearBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a linear layer, of columns or rows where a tensor group splits it so."""
+    layers, width = context.layers, context.size(block.width)
+    if block.split == "columns":
+        return layers.linear(enter(layers, x), layers.shares.of_tensor(width), "linear", bias=block.bias)
+    out = layers.linear(x, width, "linear", bias=block.bias)
+    return leave(layers, out) if block.split == "rows" else out
+
+
+def conv(context: Context, block: blocks.ConvBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a convolution; a transposed one makes maps larger by its stride."""
+    layers, channels = context.layers, context.size(block.channels)
+    groups = x.shape[1] if block.groups == "depthwise" else context.size(block.groups)
+    kernel = _each(context, block.kernel)
+    if block.transposed:
+        return _transposed(context, block, x, channels, groups)
+    padding = None if block.padding is None else _each(context, block.padding)
+    return layers.conv(
+        x,
+        channels,
+        kernel,
+        "conv",
+        stride=context.size(block.stride),
+        padding=padding,
+        dilation=context.size(block.dilation),
+        groups=groups,
+        bias=block.bias,
+    )
+
+
+def _each(context: Context, given: Any) -> Real | tuple[Real, ...]:
+    return tuple(map(context.size, given)) if isinstance(given, tuple) else context.size(given)
+
+
+def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: Real, groups: Real) -> Tensor:
+    b, stride = context.layers.b, context.size(block.stride)
+    given = _each(context, block.kernel)
+    kernels = given if isinstance(given, tuple) else tuple(given for _ in x.shape[2:])
+    size = tuple(stride * length for length in x.shape[2:])
+    with b.scope("conv"):
+        weights: tuple[Tensor, ...] = (b.parameter("weight", x.shape[1], channels / groups, *kernels),)
+        weights += (b.parameter("bias", channels),) if block.bias else ()
+        out = b.tensor("out", x.shape[0], channels, *size)
+        b.emit(
+            Convolution,
+            "conv",
+            inputs=(x, *weights),
+            outputs=(out,),
+            batch=x.shape[0],
+            in_channels=x.shape[1],
+            out_channels=channels,
+            in_size=x.shape[2:],
+            out_size=size,
+            kernel_size=kernels,
+            stride=stride,
+            groups=groups,
+            transposed=True,
+        )
+        return out
+
+
+def layer_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a layer norm."""
+    return context.layers.layer_norm(x, "norm", bias=block.bias)
+
+
+def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build an RMS norm."""
+    return context.layers.rms_norm(x, "norm", weight_form=block.weight_form)
+
+
+def batch_norm(context: Context, block: blocks.BatchNormBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a batch norm."""
+    return context.layers.batch_norm(x, "norm", affine=block.affine)
+
+
+def group_norm(context: Context, block: blocks.GroupNormBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a group norm."""
+    return context.layers.group_norm(x, context.size(block.groups), "norm")
+
+
+def activation(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
+    """Apply a function to each element, in place on maps."""
+    layers, function = context.layers, block if isinstance(block, str) else block.function
+    stated = None if isinstance(block, str) else block.inplace
+    if function == "softmax":
+        return layers.softmax(x)
+    if context.is_map(x) if stated is None else stated:
+        return layers.activate(x, function)
+    return layers.activation(x, function)
+
+
+def dropout(context: Context, block: blocks.DropoutBlock, x: Tensor, _: Kept) -> Tensor:
+    """Drop elements while training."""
+    return context.layers.dropout(x, block.rate)
+
+
+def max_pool(context: Context, block: blocks.PoolBlock, x: Tensor, _: Kept) -> Tensor:
+    """Take the maximum of windows."""
+    return _pool(context, block, x, "max")
+
+
+def average_pool(context: Context, block: blocks.PoolBlock, x: Tensor, _: Kept) -> Tensor:
+    """Average windows."""
+    return _pool(context, block, x, "average")
+
+
+def _pool(context: Context, block: blocks.PoolBlock, x: Tensor, function: str) -> Tensor:
+    kernel = context.size(block.kernel)
+    stride = None if block.stride is None else context.size(block.stride)
+    padding = context.size(block.padding)
+    return context.layers.pool(x, function, kernel, "pool", stride=stride, padding=padding, ceil_mode=block.ceil_mode)
+
+
+def adaptive_average(context: Context, block: blocks.AdaptiveAverageBlock, x: Tensor, _: Kept) -> Tensor:
+    """Average over a grid of windows."""
+    return context.layers.adaptive_average(x, context.size(block.side), "pool")
+
+
+def mean(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+    """Average over all positions of maps, or over all tokens."""
+    layers = context.layers
+    if context.is_map(x):
+        return layers.global_average(x)
+    return layers.reduce(x, (x.shape[0], x.shape[-1]), "mean")
+
+
+def last(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+    """Take the last token."""
+    return context.layers.view(x, "slice", x.shape[0], x.shape[-1])
+
+
+def upsample(context: Context, block: blocks.UpsampleBlock, x: Tensor, _: Kept) -> Tensor:
+    """Make maps larger."""
+    factor = context.size(block.factor)
+    return context.layers.resize(x, tuple(factor * length for length in x.shape[2:]), block.mode)
+
+
+def squeeze_excite(context: Context, block: blocks.SqueezeExciteBlock, x: Tensor, _: Kept) -> Tensor:
+    """Gate channels by their means."""
+    reduced = context.size(block.reduced)
+    return context.layers.squeeze_excite(x, reduced, "squeeze", activation=block.activation, gate=block.gate)
+
+
+def patches(context: Context, block: blocks.PatchesBlock, x: Tensor, _: Kept) -> Tensor:
+    """Turn patches into tokens, with learned positions where a model has them."""
+    layers, b = context.layers, context.layers.b
+    out = layers.patches(x, context.size(block.width), context.size(block.size))
+    if not block.positions:
+        return out
+    side = floor(context.model.image_size / context.size(block.size))
+    table = b.parameter("positions", 1.0, product(*(side for _ in x.shape[2:])), out.shape[-1])
+    return layers.add(out, table)
+
+
+def transpose(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+    """Turn maps into tokens by a copy, or tokens into maps of one dimension."""
+    layers = context.layers
+    if context.is_map(x):
+        return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
+    return layers.copy(x, "transpose", (x.shape[0], x.shape[2], x.shape[1]))
+
+
+def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+    """Show all positions in one row."""
+    return context.layers.view(x, "flatten", x.shape[0], product(*x.shape[1:]))
+
+
+def classifier(context: Context, block: blocks.ClassifierBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a classifier with its loss while training."""
+    return context.layers.classify(x, context.size(block.classes), train=context.call.trains, bias=block.bias)
+
+
+def loss(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
+    """Compare the result with targets while training."""
+    layers, function = context.layers, block if isinstance(block, str) else block.function
+    if not context.call.trains:
+        return x
+    if function == "mse":
+        return layers.mse_loss(x, layers.b.input("targets", *x.shape))
+    classes = x.shape[1] if context.is_map(x) else x.shape[-1]
+    positions = x.numel / classes
+    flat = x if len(x.shape) == 2 else layers.view(x, "reshape", positions, classes)
+    return cross_entropy(layers, flat, layers.labels(positions))

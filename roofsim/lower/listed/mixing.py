@@ -1,0 +1,187 @@
+"""Build blocks that mix tokens or widen them, of the parts that families share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.graph.component import Purpose
+from roofsim.lower.blocks import graph_nodes
+from roofsim.lower.blocks.attention import attend
+from roofsim.lower.blocks.decoder_layers import LayerKind, SharedInputs
+from roofsim.lower.blocks.ends import embed, language_head
+from roofsim.lower.blocks.heads import Heads
+from roofsim.lower.blocks.projections import ProjectionBiases, by_head
+from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
+from roofsim.lower.blocks.selective_scan import MambaSizes, convolved_step, keep_last, mamba_mixer
+from roofsim.lower.blocks.state_space_duality import DualitySizes, mamba2_mixer
+from roofsim.numeric import ceil
+from roofsim.spec.model.transformer import DeltaNet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.listed.context import Context
+    from roofsim.spec.model.layers import blocks, graphs, mixers
+
+Kept = dict[str, Any]
+
+
+# -- both ends ------------------------------------------------------------------------------------------------------
+
+
+def embedding(context: Context, block: blocks.EmbeddingBlock, x: Tensor, _: Kept) -> Tensor:
+    """Look tokens up, and positions where the model learns them."""
+    fields: dict[str, Any] = {
+        "vocab_size": context.size(block.entries),
+        "embedding_scale": block.scale,
+        "embedding_dropout": block.dropout,
+        "embedding_normalization": block.normalization is not None,
+        "normalization": block.normalization or "layernorm",
+        "normalization_bias": True,
+        "hidden_size": context.size(block.width),
+    }
+    if block.positions is not None:
+        fields |= {"position_embedding": "learned", "max_sequence_length": context.size(block.positions)}
+    out, context.table = embed(context.part(x, **fields), x)
+    return out
+
+
+def logits(context: Context, block: blocks.LogitsBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build the head of a language model."""
+    part = context.part(
+        x,
+        vocab_size=context.size(block.entries),
+        tie_embeddings=block.tied,
+        head_bias=block.bias,
+        logit_soft_cap=block.soft_cap,
+        logit_scale=block.scale,
+    )
+    return language_head(part, x, context.table)
+
+
+# -- layers of decoders ---------------------------------------------------------------------------------------------
+
+
+def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build self-attention with its cache."""
+    part, kind = context.attention(block, x)
+    return part.attention(x, context.shared_of(block, part, kind, x), kind)
+
+
+def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
+    """Build attention to another tensor."""
+    layers, memory = context.layers, kept[block.memory]
+    count, width = context.size(block.num_attention_heads), x.shape[-1]
+    size = width / count if block.head_size is None else context.size(block.head_size)
+    heads = Heads(heads=count, kv_heads=count, head_size=size, value_head_size=size, causal=False)
+    bias = ProjectionBiases.all(block.biases)
+    with layers.b.scope(Purpose.CROSS_ATTENTION):
+        q = by_head(layers, layers.linear(x, count * size, Purpose.QUERY, bias=bias.query), count)
+        k = by_head(layers, layers.linear(memory, count * size, Purpose.KEY, bias=bias.key), count)
+        v = by_head(layers, layers.linear(memory, count * size, Purpose.VALUE, bias=bias.value), count)
+        return layers.linear(attend(layers, context.call, heads, q, k, v), width, Purpose.OUTPUT, bias=block.biases)
+
+
+def mlp(context: Context, block: mixers.MlpBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a feed-forward layer."""
+    return context.part(x, **context.fields(block)).mlp(x, expert=False)
+
+
+def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a mixture of experts."""
+    return context.part(x, **context.fields(block)).mlp(x, expert=True)
+
+
+def delta_net(context: Context, block: mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build a layer of gated delta rules."""
+    fields: dict[str, Any] = {name: context.size(value) for name, value in block}
+    net = DeltaNet.model_construct(**fields)
+    part = context.part(x, delta_net=net)
+    return part.attention(x, SharedInputs(None, None, None), LayerKind(None, expert=False, recurrent=True))
+
+
+# -- states ---------------------------------------------------------------------------------------------------------
+
+
+def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build Mamba's mixer."""
+    width = x.shape[-1]
+    rank = ceil(width / 16.0) if block.time_step_rank is None else context.size(block.time_step_rank)
+    sizes = MambaSizes(
+        channels=context.size(block.expand) * width,
+        states=context.size(block.state_size),
+        rank=rank,
+        kernel=context.size(block.conv_kernel),
+        biases=block.biases,
+        conv_bias=block.conv_bias,
+        norms=block.inner_norms,
+    )
+    return mamba_mixer(context.layers, context.call, sizes, x)
+
+
+def mamba2(context: Context, block: mixers.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
+    """Build Mamba-2's mixer."""
+    sizes = DualitySizes(
+        heads=context.size(block.num_heads),
+        head_size=context.size(block.head_size),
+        states=context.size(block.state_size),
+        groups=context.size(block.num_groups),
+        kernel=context.size(block.conv_kernel),
+        chunk=context.size(block.chunk_size),
+        biases=block.biases,
+        conv_bias=block.conv_bias,
+        gated_norm=block.gated_norm,
+    )
+    return mamba2_mixer(context.layers, context.call, sizes, x)
+
+
+def causal_conv(context: Context, block: blocks.CausalConvBlock, x: Tensor, _: Kept) -> Tensor:
+    """Convolve each channel over the last tokens."""
+    layers, call, kernel = context.layers, context.call, context.size(block.kernel)
+    if call.phase == "decode":
+        return convolved_step(layers, call, x, kernel, bias=block.bias)
+    batch, length, channels = x.shape
+    by_channel = layers.copy(x, "transpose", (batch, channels, length))
+    keep_last(layers, call, by_channel, kernel)
+    # As many positions come out as went in: zeros stand before the first.
+    padding = (kernel - 1.0) / 2.0
+    out = layers.conv(by_channel, channels, kernel, "conv", groups=channels, padding=padding, bias=block.bias)
+    return layers.copy(out, "transpose", (batch, length, channels))
+
+
+def cells_of(kind: str) -> Callable[[Context, mixers.RecurrentBlock, Tensor, Kept], Tensor]:
+    """Return what builds recurrent layers of a kind of cell."""
+
+    def build(context: Context, block: mixers.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
+        layers, call = context.layers, context.call
+        projection = None if block.projection_size is None else context.size(block.projection_size)
+        cells = Cells(kind=kind, hidden=context.size(block.hidden_size), bias=block.bias, projection=projection)
+        ways = ("forward", "backward") if block.bidirectional else ("forward",)
+        count = int(context.count(block.num_layers))
+        for number in range(count):
+            with layers.b.scope(f"layer{number + 1}"):
+                outs = tuple(recurrent_layer(layers, call, cells, x, way) for way in ways)
+                x = layers.concat(outs, -1) if len(outs) > 1 else outs[0]
+                x = layers.dropout(x, block.dropout if number + 1 < count else 0.0)
+        return x
+
+    return build
+
+
+# -- nodes of graphs ------------------------------------------------------------------------------------------------
+
+
+def aggregate(context: Context, block: graphs.AggregateBlock, x: Tensor, _: Kept) -> Tensor:
+    """Bring together what neighbours hold."""
+    assert context.edges is not None
+    return graph_nodes.aggregate(context.layers, context.edges, x, block.function, weighted=block.weighted)
+
+
+def graph_attention(context: Context, block: graphs.GraphAttentionBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build attention over the neighbours of each node."""
+    assert context.edges is not None
+    heads = context.size(block.num_heads)
+    size = x.shape[-1] / heads if block.head_size is None else context.size(block.head_size)
+    edges, layers = context.edges, context.layers
+    return graph_nodes.graph_attention(layers, edges, x, heads, size, concat=block.concat, bias=block.bias)

@@ -1,0 +1,170 @@
+"""Walk the list of layers of a model and build each: blocks, what repeats, residuals, branches, results that are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from roofsim.graph.builder import Builder
+from roofsim.graph.tensor import INT64, Tensor
+from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.listed.context import Context
+from roofsim.lower.listed.table import BUILDERS
+from roofsim.numeric import exactly, real, same
+from roofsim.records import dataclass, replace
+from roofsim.spec.model.layers.steps import TAKING, as_step
+from roofsim.spec.model.layers.walk import every_block, every_step
+from roofsim.symbols import settled
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.model.layers.model import LayersModel
+    from roofsim.spec.model.layers.steps import Step
+
+
+def lower_layers(model: LayersModel, call: Call) -> OpGraph:
+    """Build one pass of a model that is written as a list of layers."""
+    b = Builder()
+    if call.length is None and call.phase != "decode":
+        images = model.counted_in == "images"
+        call = replace(call, length=real(model.image_size if images else model.max_sequence_length))
+    layers = VisionLayers(b, call.flavour, call.shares)
+    context = Context(model, call, layers, {name: real(size) for name, size in model.named.items()})
+    _Net(context).build()
+    return b.graph()
+
+
+@dataclass
+class _Net:
+    """The walk: `context` is what builders of blocks ask."""
+
+    context: Context
+
+    def build(self) -> Tensor:
+        """Return what the last layer makes."""
+        return self._run(self.context.model.layers, self._input(), {})
+
+    def _input(self) -> Tensor:
+        context, call, model = self.context, self.context.call, self.context.model
+        b, batch = context.layers.b, call.batch
+        if model.inputs == "tokens":
+            length = 1.0 if call.phase == "decode" else call.length / call.shares.context  # type: ignore[operator]
+            return b.input("input_ids", batch, length, dtype=INT64)
+        if model.inputs in ("images", "volumes"):
+            sides = (call.length,) * (2 if model.inputs == "images" else 3)
+            return b.input("images", batch, context.size(model.in_channels), *sides)  # type: ignore[arg-type]
+        width = context.size(model.in_features)
+        if model.inputs == "nodes":
+            context.count_graphs(batch)
+            return b.input("node_features", batch * real(model.num_nodes), width)
+        return b.input("features", batch, call.length, width)  # type: ignore[arg-type]
+
+    # -- lists --------------------------------------------------------------------------------------------------
+
+    def _run(self, items: Any, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        """Build the layers of a list, one after the other."""
+        names: Counter[str] = Counter()
+        for item in items:
+            step = as_step(item)
+            name = step.name or step.kind
+            names[name] += 1
+            leaf = name if names[name] == 1 else f"{name}{names[name]}"
+            x = self._step(step, leaf, x if step.source is None else kept[step.source], kept)
+            if step.kept is not None:
+                kept[step.kept] = x
+        return x
+
+    def _step(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        self._share(step, x)
+        kind, b = step.kind, self.context.layers.b
+        if kind == "repeat":
+            return self._repeat(step, leaf, x, kept)
+        if kind in TAKING:
+            return self._taking(step, x, kept)
+        if step.block is not None:
+            builder = BUILDERS[kind]
+            with self.context.scope(leaf, own=builder.own_scope):
+                return builder.build(self.context, step.block, x, kept)
+        with b.scope(leaf):
+            if kind == "layers":
+                return self._run(step.layers, x, kept)
+            return self._residual(step, x, kept) if kind == "residual" else self._branches(step, x, kept)
+
+    def _share(self, step: Step, x: Tensor) -> None:
+        """Make what all attention of the model reads before the first block that has some."""
+        context = self.context
+        if context.layers.b.block is not None or context.made_shared or context.is_ids(x) or len(x.shape) != 3:
+            return
+        if any(kind == "attention" for kind, _ in every_block([step])):
+            attention: list[Any] = [block for kind, block in every_block(context.model.layers) if kind == "attention"]
+            context.share(attention, x)
+
+    # -- what holds several layers ------------------------------------------------------------------------------
+
+    def _repeat(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        """Repeat layers in a block; where repeats stand inside of each other, whichever way writes fewer layers out."""
+        context, b = self.context, self.context.layers.b
+        times = context.size(step.repeat)
+        if b.block is None and not self._writes_out(step):
+            with b.repeat(leaf, times):
+                out = self._run(step.layers, x, dict(kept))
+                alike = len(out.shape) == len(x.shape) and all(map(same, out.shape, x.shape))
+                return b.carry(x, out) if alike or not exactly(times, 1.0) else out
+        for place in range(int(settled(times))):
+            number = f"{leaf}.{place + 1}"
+            if b.block is None:
+                x = self._run(_numbered(step.layers, number), x, dict(kept))
+            else:
+                with b.scope(number):
+                    x = self._run(step.layers, x, dict(kept))
+        return x
+
+    def _writes_out(self, step: Step) -> bool:
+        """Tell whether an outermost repeat is written out, and the repeats in it become blocks."""
+        inner = [each for each in every_step(step.layers) if each.repeat is not None]
+        if not inner or not all(as_step(item).repeat is not None for item in step.layers or ()):
+            return False
+        as_blocks = self.context.count(step.repeat) * len(list(every_step(step.layers)))
+        as_one = sum(self._written(item) for item in step.layers or ())
+        return as_blocks < as_one
+
+    def _written(self, item: Any) -> float:
+        step = as_step(item)
+        lists = (step.layers, step.residual, step.shortcut, *(step.branches or ()))
+        times = 1.0 if step.repeat is None else self.context.count(step.repeat)
+        return 1.0 + times * sum(self._written(each) for items in lists for each in items or ())
+
+    def _residual(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        layers = self.context.layers
+        out = self._run(step.residual, x, dict(kept))
+        with layers.b.scope("shortcut"):
+            other = self._run(step.shortcut or (), x, dict(kept))
+        return layers.add(out, other, inplace=len(x.shape) > 3 if step.inplace is None else step.inplace)
+
+    def _branches(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        outs = []
+        for place, branch in enumerate(step.branches or (), 1):
+            with self.context.layers.b.scope(f"branch{place}"):
+                outs.append(self._run(branch, x, dict(kept)))
+        return self._merged(outs, step.merge)
+
+    def _taking(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        given = getattr(step, step.kind)
+        names = [given] if isinstance(given, str) else given
+        return self._merged([x, *(kept[name] for name in names)], step.kind)
+
+    def _merged(self, parts: list[Tensor], merge: str) -> Tensor:
+        layers = self.context.layers
+        if merge == "concat":
+            return layers.concat(tuple(parts), 1 if self.context.is_map(parts[0]) else -1)
+        total = parts[0]
+        for part in parts[1:]:
+            total = layers.add(total, part) if merge == "add" else layers.mul(total, part)
+        return total
+
+
+def _numbered(items: Any, number: str) -> list[Step]:
+    """Return the steps of a list that is written out, named by its iteration."""
+    steps = [as_step(item) for item in items]
+    return [step.model_copy(update={"name": f"{number}.{step.name or step.kind}"}) for step in steps]

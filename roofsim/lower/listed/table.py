@@ -1,0 +1,62 @@
+"""Build each kind of block: a function for each key of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.lower.listed import kernels, mixing
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class BlockBuilder:
+    """What builds a block: (context, block, what it takes, kept results) -> what it hands on."""
+
+    build: Callable[[Any, Any, Tensor, dict[str, Tensor]], Tensor]
+    own_scope: bool = False
+    """Whether it opens a component for itself."""
+
+
+BUILDERS: Final[dict[str, BlockBuilder]] = {
+    "linear": BlockBuilder(kernels.linear, own_scope=False),
+    "conv": BlockBuilder(kernels.conv),
+    "causal_conv": BlockBuilder(mixing.causal_conv),
+    "layer_norm": BlockBuilder(kernels.layer_norm),
+    "rms_norm": BlockBuilder(kernels.rms_norm),
+    "batch_norm": BlockBuilder(kernels.batch_norm),
+    "group_norm": BlockBuilder(kernels.group_norm),
+    "activation": BlockBuilder(kernels.activation, own_scope=True),
+    "dropout": BlockBuilder(kernels.dropout, own_scope=True),
+    "max_pool": BlockBuilder(kernels.max_pool, own_scope=True),
+    "average_pool": BlockBuilder(kernels.average_pool, own_scope=True),
+    "adaptive_average": BlockBuilder(kernels.adaptive_average, own_scope=True),
+    "global_average": BlockBuilder(kernels.mean, own_scope=True),
+    "upsample": BlockBuilder(kernels.upsample, own_scope=True),
+    "squeeze_excite": BlockBuilder(kernels.squeeze_excite, own_scope=True),
+    "patches": BlockBuilder(kernels.patches),
+    "transpose": BlockBuilder(kernels.transpose, own_scope=True),
+    "flatten": BlockBuilder(kernels.flatten, own_scope=True),
+    "mean": BlockBuilder(kernels.mean, own_scope=True),
+    "last": BlockBuilder(kernels.last, own_scope=True),
+    "embedding": BlockBuilder(mixing.embedding, own_scope=True),
+    "attention": BlockBuilder(mixing.attention, own_scope=True),
+    "cross_attention": BlockBuilder(mixing.cross_attention, own_scope=True),
+    "mlp": BlockBuilder(mixing.mlp, own_scope=True),
+    "experts": BlockBuilder(mixing.experts, own_scope=True),
+    "mamba": BlockBuilder(mixing.mamba, own_scope=True),
+    "mamba2": BlockBuilder(mixing.mamba2, own_scope=True),
+    "delta_net": BlockBuilder(mixing.delta_net, own_scope=True),
+    "rnn": BlockBuilder(mixing.cells_of("rnn")),
+    "gru": BlockBuilder(mixing.cells_of("gru")),
+    "lstm": BlockBuilder(mixing.cells_of("lstm")),
+    "aggregate": BlockBuilder(mixing.aggregate),
+    "graph_attention": BlockBuilder(mixing.graph_attention),
+    "logits": BlockBuilder(mixing.logits, own_scope=True),
+    "classifier": BlockBuilder(kernels.classifier, own_scope=True),
+    "loss": BlockBuilder(kernels.loss, own_scope=True),
+}

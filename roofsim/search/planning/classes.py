@@ -1,0 +1,133 @@
+"""Deal the families of a space out to classes whose layers take the same: a class is bounded at once, words beside rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.kept import remembered
+from roofsim.records import dataclass
+from roofsim.search.families import inner_of, numbers_of, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numpy.typing import NDArray
+
+    from roofsim.search.planning.space import PlanSpace
+    from roofsim.spec.scenario.workload import Parallel
+
+#: Words that what a layer takes alone does not depend on.
+NOT_OF_LAYERS: Final = (
+    "parallel.sharding",
+    "parallel.schedule",
+    "parallel.account_for_embedding",
+    "parallel.account_for_loss",
+    "parallel.offload",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyClass:
+    """Families of a space whose layers take the same.
+
+    Attributes
+    ----------
+    own
+        Axis -> value of each word that layers depend on.
+    free
+        The other axes of words.
+    """
+
+    space: PlanSpace
+    own: tuple[tuple[int, int], ...]
+    free: tuple[int, ...]
+
+    @property
+    def name(self) -> Hashable:
+        """What tells a class from others of its space."""
+        return self.own
+
+    @remembered
+    def families(self) -> list[dict[int, int]]:
+        """Return the words of each family: axis -> value."""
+        sizes = [range(len(self.space.grid.axes[place].values)) for place in self.free]
+        free = (zip(self.free, chosen, strict=True) for chosen in itertools.product(*sizes))
+        return [dict(sorted([*self.own, *each])) for each in free]
+
+    @remembered
+    def layouts(self) -> list[Parallel]:
+        """Return the layout of each family, of which only the words count.
+
+        Raises
+        ------
+        SpecError
+            When a word is none.
+        """
+        axes, usual = self.space.grid.axes, self.usual
+        base = self._layout(usual)
+        known = {
+            (place, value): getattr(self._layout(usual | {place: value}), axes[place].path[-1])
+            for place in self.free
+            for value in range(len(axes[place].values))
+        }
+        return [
+            base.model_copy(update={axes[place].path[-1]: known[place, words[place]] for place in self.free})
+            for words in self.families()
+        ]
+
+    def _layout(self, words: dict[int, int]) -> Parallel:
+        return self.space.rows_at(words, self.rows()[:1]).family.row("", 0)[1].parallel
+
+    @property
+    def usual(self) -> dict[int, int]:
+        """The words of the first family."""
+        return self.families()[0]
+
+    @remembered
+    def rows(self) -> NDArray[np.int64]:
+        """Return which of the layouts of the space some family of the class has."""
+        return np.flatnonzero(self._times())
+
+    def times(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many families have each of some layouts."""
+        return self._times()[rows]
+
+    @remembered
+    def _times(self) -> NDArray[np.int64]:
+        times = self.space.of_words(dict(self.own)).astype(np.int64)
+        for place in self.free:
+            values = range(len(self.space.grid.axes[place].values))
+            times *= np.sum([self.space.of_word(place, value) for value in values], axis=0)
+        return times
+
+    def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which family (first axis) has which of some layouts (second axis)."""
+        shape = [len(self.space.grid.axes[place].values) for place in self.free]
+        held = np.ones((*shape, len(rows)), dtype=bool)
+        for at, place in enumerate(self.free):
+            own = np.array([self.space.of_word(place, value)[rows] for value in range(shape[at])])
+            held &= own.reshape([shape[at] if axis == at else 1 for axis in range(len(shape))] + [len(rows)])
+        return held.reshape(math.prod(shape), len(rows))
+
+
+def classes_of(space: PlanSpace) -> list[FamilyClass]:
+    """Return the classes of a space."""
+    axes = space.grid.axes
+    inner = inner_of(numbers_of(space.document, space.grid), tables_of(space.grid))
+    words = [place for place in range(len(axes)) if place not in inner]
+    free = tuple(place for place in words if ".".join(axes[place].path) in NOT_OF_LAYERS)
+    own = [place for place in words if place not in free]
+    sizes = [range(len(axes[place].values)) for place in own]
+    return [
+        FamilyClass(space=space, own=tuple(zip(own, chosen, strict=True)), free=free)
+        for chosen in itertools.product(*sizes)
+    ]
+
+
+def layouts_of(space: PlanSpace) -> int:
+    """Return how many layouts a space has."""
+    return sum(int(one.times(one.rows()).sum()) for one in classes_of(space))

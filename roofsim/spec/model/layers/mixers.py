@@ -1,0 +1,265 @@
+"""Describe blocks that mix tokens or widen them: attention of each kind, feed-forward layers, experts, scans, recurrences.
+
+Fields that a decoder has too are called as there.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, Literal
+
+from roofsim.schema.base import Field
+from roofsim.spec.model.layers.amounts import Amount
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
+
+MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
+#: Sizes that latent attention needs.
+_LATENT: Final = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
+
+
+class AttentionBlock(LayerBlock):
+    """Self-attention: queries, keys and values, the kernel that the engine picks, the projection back; with its cache."""
+
+    main: ClassVar[str] = "num_attention_heads"
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+
+    num_attention_heads: Amount
+    num_key_value_heads: Amount | None = Field(default=None, description="As many as attention heads, if left out.")
+    head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
+    causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
+    position_embedding: Literal["rotary", "alibi", "none"] = "none"
+    rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
+    rotary_form: Literal["rotate_half", "slices", "complex"] = "rotate_half"
+    sliding_window: Amount | None = None
+    attention_chunks: bool = Field(default=False, description="sliding_window is the size of chunks (Llama 4).")
+    biases: bool = Field(default=False, description="On all projections.")
+    query_key_value_bias: bool | None = Field(default=None, description="As biases, if left out.")
+    attention_output_bias: bool | None = Field(default=None, description="As biases, if left out.")
+    fused_query_key_value: bool = False
+    query_key_norm: Literal["none", "head", "full", "unit"] = "none"
+    normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
+        default="plain", description="How an unfused query_key_norm applies its weight."
+    )
+    attention_soft_cap: bool = False
+    attention_sinks: bool = False
+    attention_gate: bool = False
+    scores_in_fp32: bool = False
+    softmax_in_fp32: bool | None = Field(default=None, description="In unfused attention; if left out, with rotary.")
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Of the result.")
+    attention_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    attention: Literal["mha", "mla"] = "mha"
+    q_lora_rank: Amount | None = None
+    kv_lora_rank: Amount | None = None
+    qk_nope_head_size: Amount | None = None
+    qk_rope_head_size: Amount | None = None
+    value_head_size: Amount | None = None
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="attention")
+        heads = sizes.of(self.num_attention_heads, "num_attention_heads")
+        if self.num_key_value_heads is not None:
+            shared = sizes.of(self.num_key_value_heads, "num_key_value_heads")
+            divides(heads, shared, "num_attention_heads", "num_key_value_heads")
+        if self.head_size is None and self.attention == "mha":
+            divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
+        for key in ("head_size", "sliding_window", "q_lora_rank", *_LATENT):
+            if getattr(self, key) is not None:
+                sizes.of(getattr(self, key), key)
+        missing = [key for key in _LATENT if getattr(self, key) is None]
+        if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
+            raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
+        return taken
+
+    def generates_here(self) -> bool:
+        """Tell whether tokens see those before them alone."""
+        return self.causal is not False
+
+
+class CrossAttentionBlock(LayerBlock):
+    """Attention whose keys and values are made of another tensor: what `memory` names."""
+
+    main: ClassVar[str] = "num_attention_heads"
+    generates: ClassVar[bool] = False
+
+    num_attention_heads: Amount
+    memory: str = Field(description="A name that a step gave what it hands on (as).")
+    head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
+    biases: bool = False
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="cross_attention")
+        heads = sizes.of(self.num_attention_heads, "num_attention_heads")
+        if self.head_size is None:
+            divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
+        else:
+            sizes.of(self.head_size, "head_size")
+        return taken
+
+
+class MlpBlock(LayerBlock):
+    """A feed-forward layer: up (or gate and up), an activation, down."""
+
+    main: ClassVar[str] = "intermediate_size"
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+
+    intermediate_size: Amount
+    gated_mlp: bool = False
+    activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
+    biases: bool = False
+    fused_gate_up: bool = False
+    gate: Literal["plain", "clamped"] = "plain"
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="mlp")
+        sizes.of(self.intermediate_size, "intermediate_size")
+        return taken
+
+
+class ExpertsBlock(LayerBlock):
+    """A mixture of experts, with shared ones beside those that tokens choose."""
+
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+
+    num_experts: Amount
+    experts_per_token: Amount
+    expert_intermediate_size: Amount
+    num_shared_experts: Amount = 0
+    shared_expert_intermediate_size: Amount | None = Field(
+        default=None, description="num_shared_experts x expert_intermediate_size, if left out."
+    )
+    shared_expert_gate: bool = False
+    gated_mlp: bool = True
+    activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
+    gate: Literal["plain", "clamped"] = "plain"
+    router_bias: bool = False
+    expert_bias: bool = False
+    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = "softmax"
+    router_normalized: bool = True
+    router_scaled: bool = False
+    router_in_fp32: bool = False
+    router_weights_in_fp32: bool = True
+    router_correction_bias: bool = False
+    router_groups: Amount | None = None
+    router_groups_per_token: Amount = 1
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="experts")
+        experts = sizes.of(self.num_experts, "num_experts")
+        chosen = sizes.of(self.experts_per_token, "experts_per_token")
+        if chosen > experts:
+            raise WrongBlockError(f"{chosen} of {experts} experts", "experts_per_token")
+        sizes.of(self.expert_intermediate_size, "expert_intermediate_size")
+        sizes.of(self.num_shared_experts, "num_shared_experts", least=0)
+        if self.shared_expert_intermediate_size is not None:
+            sizes.of(self.shared_expert_intermediate_size, "shared_expert_intermediate_size")
+        if self.router_groups is not None:
+            divides(experts, sizes.of(self.router_groups, "router_groups"), "num_experts", "router_groups")
+        return taken
+
+
+class MambaBlock(LayerBlock):
+    """Mamba's mixer: projections around a convolution over time and a selective scan (arXiv 2312.00752)."""
+
+    recurrent: ClassVar[bool] = True
+
+    state_size: Amount = 16
+    expand: Amount = Field(default=2, description="Channels, in units of the width.")
+    conv_kernel: Amount = 4
+    time_step_rank: Amount | None = Field(default=None, description="Width / 16, rounded up, if left out.")
+    biases: bool = False
+    conv_bias: bool = True
+    inner_norms: bool = Field(default=False, description="RMS norms on step, input and output matrices (Jamba).")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="mamba")
+        for key in ("state_size", "expand", "conv_kernel"):
+            sizes.of(getattr(self, key), key)
+        if self.time_step_rank is not None:
+            sizes.of(self.time_step_rank, "time_step_rank")
+        return taken
+
+
+class Mamba2Block(LayerBlock):
+    """Mamba-2's mixer: heads with one decay each, whose scan is products in chunks (SSD, arXiv 2405.21060)."""
+
+    main: ClassVar[str] = "num_heads"
+    splits_tensor: ClassVar[bool] = True
+    recurrent: ClassVar[bool] = True
+
+    num_heads: Amount
+    head_size: Amount = 64
+    state_size: Amount = 128
+    num_groups: Amount = Field(default=1, description="Groups of heads that share input and output matrices.")
+    conv_kernel: Amount = 4
+    chunk_size: Amount = 256
+    biases: bool = False
+    conv_bias: bool = True
+    gated_norm: bool = Field(default=True, description="An RMS norm on the gated result.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="mamba2")
+        for key in ("head_size", "state_size", "conv_kernel", "chunk_size"):
+            sizes.of(getattr(self, key), key)
+        heads = sizes.of(self.num_heads, "num_heads")
+        divides(heads, sizes.of(self.num_groups, "num_groups"), "num_heads", "num_groups")
+        return taken
+
+
+class DeltaNetBlock(LayerBlock):
+    """A layer of gated delta rules (arXiv 2412.06464), as Qwen3-Next has it."""
+
+    splits_tensor: ClassVar[bool] = True
+    recurrent: ClassVar[bool] = True
+
+    key_heads: Amount
+    value_heads: Amount
+    key_head_size: Amount
+    value_head_size: Amount
+    conv_kernel: Amount = 4
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="delta_net")
+        keys = sizes.of(self.key_heads, "key_heads")
+        divides(sizes.of(self.value_heads, "value_heads"), keys, "value_heads", "key_heads")
+        for key in ("key_head_size", "value_head_size", "conv_kernel"):
+            sizes.of(getattr(self, key), key)
+        return taken
+
+
+class RecurrentBlock(LayerBlock):
+    """Layers of cells that go through a sequence token by token: one launch after the other."""
+
+    main: ClassVar[str] = "hidden_size"
+    recurrent: ClassVar[bool] = True
+
+    hidden_size: Amount
+    num_layers: Amount = 1
+    bias: bool = True
+    bidirectional: bool = False
+    projection_size: Amount | None = Field(
+        default=None, description="Width to which an LSTM projects what it hands on."
+    )
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Between layers.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the cells' width, twice in both directions."""
+        wants(taken, "tokens", what="a recurrence")
+        width = sizes.of(self.hidden_size, "hidden_size")
+        sizes.of(self.num_layers, "num_layers")
+        if self.projection_size is not None:
+            width = sizes.of(self.projection_size, "projection_size")
+        return widened(taken, 2 * width if self.bidirectional else width)
+
+    def generates_here(self) -> bool:
+        """Tell whether it goes forward only."""
+        return not self.bidirectional

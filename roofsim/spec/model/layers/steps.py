@@ -1,0 +1,220 @@
+"""Describe the steps of a list of layers: one block each, what it starts from, what its result is called, what repeats."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Self
+
+from roofsim.schema.base import ConfigDict, Field, model_validator
+from roofsim.spec.model.layers import blocks, graphs, mixers
+from roofsim.spec.model.layers.amounts import Amount
+from roofsim.spec.model.layers.forms import LayerBlock
+from roofsim.spec.strict import Strict
+
+#: Blocks that need no field, and activations, as words.
+Word = Literal[
+    "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "group_norm",
+    "max_pool",
+    "average_pool",
+    "global_average",
+    "upsample",
+    "transpose",
+    "flatten",
+    "mean",
+    "last",
+    "loss",
+    "mamba",
+    "aggregate",
+    "relu",
+    "relu6",
+    "gelu",
+    "gelu_new",
+    "gelu_tanh",
+    "quick_gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "relu_squared",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "softplus",
+    "exp",
+    "softmax",
+]
+#: Keys of a step that are no block.
+_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace")
+
+
+class Step(Strict):
+    """One layer of a list: exactly one block, or a list of layers in one of several ways."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    name: str | None = Field(default=None, description="What reports call it.")
+    source: str | None = Field(
+        default=None, alias="from", description="A kept result that it starts from, instead of the last one."
+    )
+    kept: str | None = Field(default=None, alias="as", description="A name for its result, for later steps.")
+    # Several layers.
+    repeat: Amount | None = Field(
+        default=None, description="How often the layers of `layers` run, one after the other."
+    )
+    layers: list[Step | Word] | None = Field(default=None, description="Layers that repeat, or that share a name.")
+    residual: list[Step | Word] | None = Field(
+        default=None, description="Layers whose result is added to what they took."
+    )
+    shortcut: list[Step | Word] | None = Field(default=None, description="Layers on the other way of a residual.")
+    branches: list[list[Step | Word]] | None = Field(
+        default=None, description="Lists of layers that take the same; an empty one hands it on."
+    )
+    merge: Literal["add", "multiply", "concat"] = Field(default="concat", description="How branches come together.")
+    inplace: bool | None = Field(default=None, description="Whether a residual sum overwrites; left out: of maps.")
+    # Kept results.
+    add: str | None = Field(default=None, description="A kept result that is added.")
+    multiply: str | None = Field(default=None, description="A kept result that is multiplied by.")
+    concat: str | list[str] | None = Field(
+        default=None, description="Kept results that are put beside, channel by channel."
+    )
+    # Blocks.
+    linear: blocks.LinearBlock | Amount | None = None
+    conv: blocks.ConvBlock | Amount | None = None
+    causal_conv: blocks.CausalConvBlock | Amount | None = None
+    layer_norm: blocks.NormBlock | None = None
+    rms_norm: blocks.NormBlock | None = None
+    batch_norm: blocks.BatchNormBlock | None = None
+    group_norm: blocks.GroupNormBlock | Amount | None = None
+    activation: blocks.PointwiseBlock | blocks.Activation | None = None
+    dropout: blocks.DropoutBlock | float | None = None
+    max_pool: blocks.PoolBlock | Amount | None = None
+    average_pool: blocks.PoolBlock | Amount | None = None
+    adaptive_average: blocks.AdaptiveAverageBlock | Amount | None = None
+    global_average: blocks.OfMapsBlock | None = None
+    upsample: blocks.UpsampleBlock | Amount | None = None
+    squeeze_excite: blocks.SqueezeExciteBlock | Amount | None = None
+    patches: blocks.PatchesBlock | None = None
+    transpose: blocks.TransposeBlock | None = None
+    flatten: blocks.FlattenBlock | None = None
+    mean: blocks.PositionlessBlock | None = None
+    last: blocks.PositionlessBlock | None = None
+    embedding: blocks.EmbeddingBlock | None = None
+    attention: mixers.AttentionBlock | Amount | None = None
+    cross_attention: mixers.CrossAttentionBlock | None = None
+    mlp: mixers.MlpBlock | Amount | None = None
+    experts: mixers.ExpertsBlock | None = None
+    mamba: mixers.MambaBlock | None = None
+    mamba2: mixers.Mamba2Block | Amount | None = None
+    delta_net: mixers.DeltaNetBlock | None = None
+    rnn: mixers.RecurrentBlock | Amount | None = None
+    gru: mixers.RecurrentBlock | Amount | None = None
+    lstm: mixers.RecurrentBlock | Amount | None = None
+    aggregate: graphs.AggregateBlock | None = None
+    graph_attention: graphs.GraphAttentionBlock | Amount | None = None
+    logits: blocks.LogitsBlock | Amount | None = None
+    classifier: blocks.ClassifierBlock | Amount | None = None
+    loss: blocks.LossBlock | Literal["mse", "cross_entropy"] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_block(self) -> Self:
+        given = [key for key in self.given if key not in ("layers", *_BESIDE)]
+        if "layers" in self.given and not given:
+            given = ["layers"]
+        elif "layers" in self.given and given != ["repeat"]:
+            raise ValueError(f"layers go with repeat, not with {given[0]}")
+        if len(given) != 1:
+            what = f"{len(given)}: {', '.join(given)}" if given else "none"
+            raise ValueError(f"a step has exactly one block; this one has {what}")
+        if given == ["repeat"] and self.layers is None:
+            raise ValueError("repeat needs layers, what is repeated")
+        for key, owner in (("shortcut", "residual"), ("merge", "branches"), ("inplace", "residual")):
+            if key in self.given and owner not in given:
+                raise ValueError(f"{key} goes with {owner}")
+        return self
+
+    @property
+    def given(self) -> list[str]:
+        """The keys that the step has, in the order of its schema."""
+        return [key for key, value in self if key in self.model_fields_set and value is not None]
+
+    @property
+    def kind(self) -> str:
+        """The key of its block."""
+        return next(
+            key for key in self.given if key not in _BESIDE and not (key == "layers" and self.repeat is not None)
+        )
+
+    @property
+    def block(self) -> Any:
+        """Its block, with a number or a word read as the field that it stands for; None of lists and kept results."""
+        return as_block(self.kind, getattr(self, self.kind))
+
+
+#: Keys of steps that hold several layers, or that take kept results.
+COMPOSED: Final = ("repeat", "layers", "residual", "branches")
+TAKING: Final = ("add", "multiply", "concat")
+_BLOCKS: Final[dict[str, type[LayerBlock]]] = {
+    "linear": blocks.LinearBlock,
+    "conv": blocks.ConvBlock,
+    "causal_conv": blocks.CausalConvBlock,
+    "layer_norm": blocks.NormBlock,
+    "rms_norm": blocks.NormBlock,
+    "batch_norm": blocks.BatchNormBlock,
+    "group_norm": blocks.GroupNormBlock,
+    "activation": blocks.PointwiseBlock,
+    "dropout": blocks.DropoutBlock,
+    "max_pool": blocks.PoolBlock,
+    "average_pool": blocks.PoolBlock,
+    "adaptive_average": blocks.AdaptiveAverageBlock,
+    "global_average": blocks.OfMapsBlock,
+    "upsample": blocks.UpsampleBlock,
+    "squeeze_excite": blocks.SqueezeExciteBlock,
+    "patches": blocks.PatchesBlock,
+    "transpose": blocks.TransposeBlock,
+    "flatten": blocks.FlattenBlock,
+    "mean": blocks.PositionlessBlock,
+    "last": blocks.PositionlessBlock,
+    "embedding": blocks.EmbeddingBlock,
+    "attention": mixers.AttentionBlock,
+    "cross_attention": mixers.CrossAttentionBlock,
+    "mlp": mixers.MlpBlock,
+    "experts": mixers.ExpertsBlock,
+    "mamba": mixers.MambaBlock,
+    "mamba2": mixers.Mamba2Block,
+    "delta_net": mixers.DeltaNetBlock,
+    "rnn": mixers.RecurrentBlock,
+    "gru": mixers.RecurrentBlock,
+    "lstm": mixers.RecurrentBlock,
+    "aggregate": graphs.AggregateBlock,
+    "graph_attention": graphs.GraphAttentionBlock,
+    "logits": blocks.LogitsBlock,
+    "classifier": blocks.ClassifierBlock,
+    "loss": blocks.LossBlock,
+}
+
+
+def as_block(kind: str, given: Any) -> Any:
+    """Return what a key of a step holds as a block.
+
+    >>> as_block("linear", 512).width
+    512
+    """
+    schema = _BLOCKS.get(kind)
+    if schema is None or isinstance(given, schema):
+        return given if schema is not None else None
+    return schema.model_construct(**{schema.main: given})
+
+
+def as_step(item: Any) -> Step:
+    """Return a step, also of a word.
+
+    >>> as_step("relu").kind, as_step("batch_norm").kind
+    ('activation', 'batch_norm')
+    """
+    if isinstance(item, Step):
+        return item
+    given: dict[str, Any] = {item: {}} if item in _BLOCKS else {"activation": item}
+    return Step(**given)
