@@ -228,7 +228,7 @@ def test_all_names_of_the_catalog_are_present():
 
 
 def test_the_readme_counts_what_the_catalog_holds():
-    assert f"{len(GPUS)} GPUs and {len(SYSTEMS)} systems" in (catalog.root() / "README.md").read_text(encoding="utf-8")
+    assert f"{len(GPUS)} GPUs and {len(SYSTEMS)} systems" in (HARDWARE.parent / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("things", [GPUS, SYSTEMS], ids=["gpus", "systems"])
