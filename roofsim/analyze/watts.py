@@ -28,12 +28,26 @@ def average_watts(evaluation: Evaluation) -> Real | None:
     count (weights and caches that are streamed: their rates were measured at the power that they draw), and in the rest of the time
     what a card draws that waits.
     """
-    tdp, step = evaluation.resolved.gpu.tdp, evaluation.step
-    if tdp is None:
+    least = unheld_watts(evaluation)
+    if least is None:
         return None
-    waiting = evaluation.resolved.constants.physics["waiting_power"]
-    counted = minimum(_kernel_seconds(evaluation) / step.step, 1.0)
-    return real(tdp) * (counted + waiting * (1.0 - counted)) + streaming_watts(evaluation)
+    kernels = _kernel_watts(evaluation)
+    return least + kernels * (1.0 - evaluation.resolved.constants.physics["waiting_power"])
+
+
+def unheld_watts(evaluation: Evaluation) -> Real | None:
+    """Return the watts that no limit takes away: of traffic that it does not count and of waiting; None where that is not known."""
+    gpu = evaluation.resolved.gpu
+    if gpu.tdp is None:
+        return None
+    own = real(gpu.tdp) / gpu.power_held
+    return evaluation.resolved.constants.physics["waiting_power"] * own + streaming_watts(evaluation)
+
+
+def _kernel_watts(evaluation: Evaluation) -> Real:
+    """Return the watts of kernels over the step, as far as the limit counts them."""
+    counted = minimum(_kernel_seconds(evaluation) / evaluation.step.step, 1.0)
+    return real(evaluation.resolved.gpu.tdp or 0.0) * counted
 
 
 def streaming_watts(evaluation: Evaluation) -> Real:

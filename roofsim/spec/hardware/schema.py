@@ -147,6 +147,9 @@ class Gpu(Strict):
     link: Link | None = Field(default=None, description="To other GPUs.")
     host_link: Link | None = None
     tdp: Power | None = None
+    power_held: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0, description="Share of its own power that a limit leaves: what it draws waiting stays."
+    )
     price: Price = Price()
     usual_system: str | None = Field(default=None, description="A file of hardware/systems.")
     usual_box: str | None = Field(
