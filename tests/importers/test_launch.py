@@ -229,7 +229,7 @@ def submissions():
 
 
 def test_configurations_of_mlperf_submissions_are_read_as_the_runs_that_were_measured(tmp_path):
-    read = {}
+    read: dict[str, Any] = {}
     for name, scenario in submissions():
         parallel, path = scenario.get("parallel", {}), tmp_path / "config.sh"
         words = {
