@@ -256,6 +256,16 @@ def test_configurations_of_mlperf_submissions_are_read_as_the_runs_that_were_mea
         launch_command(first.scenario, "mlperf", per_node=8)
 
 
+def test_an_engine_that_is_built_says_what_a_server_may_do_with_it():
+    read = read_launch(
+        "trtllm-build --checkpoint_dir ckpt --max_batch_size 64 --max_num_tokens 8192 --gemm_plugin bfloat16"
+    ).scenario
+    assert read["workload"]["serving"] == {"max_num_seqs": 64, "max_num_batched_tokens": 8192}
+    assert "model" not in read
+    with pytest.raises(SpecError, match="Weights in the host's memory"):
+        read_launch("trtllm-build --checkpoint_dir ckpt --weight_streaming")
+
+
 def test_what_a_file_switches_off_is_no_refusal(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text("[fault_tolerance]\nenable = false\n[training]\nseq_len = 4096\n")

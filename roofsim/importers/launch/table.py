@@ -139,7 +139,7 @@ class FlagTable:
     signs
         Flags of a user's own script that tell the program.
     command
-        What starts it, for commands that are written.
+        What starts it, for commands that are written; nothing: they are only read.
     model
         Whether the first word that is no flag is the model, or the flags that name it.
     models
@@ -249,7 +249,7 @@ def names() -> list[str]:
 
 def written() -> list[str]:
     """Return the programs whose commands are written too."""
-    return [name for name in names() if not table_of(name).variables]
+    return [name for name in names() if table_of(name).command]
 
 
 @lru_cache

@@ -121,7 +121,7 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
 
 def _check(scenario: Mapping[str, Any], table: FlagTable, shown: str) -> None:
     """Refuse a scenario of another phase or family, and a model that the program does not know."""
-    if table.variables:
+    if not table.command:
         raise SpecError(
             Problem(f"{table.name} is read, not written", Place(shown), hint=f"Known: {', '.join(written())}.")
         )
