@@ -100,6 +100,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 #: How time grows with layouts: GPUs, whether parts of the state may be on the host, and how many batches are tried.
 GROWTH = ((64, False, 1), (1024, False, 1), (1024, True, 1), (1024, True, 8), (1024, True, 80), (1024, True, 800))
+#: GPT-3 175B, its layers apart.
+GPT3 = {
+    "family": "decoder", "hidden_size": 12288, "num_attention_heads": 96, "vocab_size": 51200, "max_sequence_length": 2048,
+    "dropout": 0.1, "fused_query_key_value": True,
+}  # fmt: skip
 #: Layers of the model that is searched with each of these: how time grows with layers.
 LAYERS = (24, 48, 96, 192, 384)
 HEADS = (
@@ -123,7 +128,7 @@ def growing() -> dict[str, dict[str, Any]]:
         layouts[f"gpt3-175b, {gpus:,} A100{said}"] = base | {"gpus": gpus, "axes": axes}
     layers = {
         f"gpt3-175b with {number} layers, 1,024 A100": base
-        | {"scenario": base["scenario"] | {"model": {"base": "gpt3-175b", "num_layers": number}}}
+        | {"scenario": base["scenario"] | {"model": GPT3 | {"num_layers": number}}}
         for number in LAYERS
     }
     return layouts | layers
@@ -193,11 +198,28 @@ def _said(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def drawn(rows: list[dict[str, Any]], path: str) -> None:
+    """Draw how the seconds of a core grow with layouts, and of those the ones that bounds alone take."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    known = sorted((row["layouts"], row["process s"], row["bounded/s"]) for row in rows)
+    layouts = [each for each, _, _ in known]
+    axes.loglog(layouts, [seconds for _, seconds, _ in known], "o-", label="whole search, with its certificate")
+    axes.loglog(layouts, [each / rate for each, _, rate in known], "s--", label="bounds alone")
+    axes.set(xlabel="layouts of the space", ylabel="seconds of one core")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    figure.savefig(path)
+
+
 def main() -> None:
     """Print a table of searches."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="searches whose name has this text")
     parser.add_argument("--growth", action="store_true", help="how time grows with layouts and with layers")
+    parser.add_argument("--plot", help="picture of the growth: seconds of a core over layouts, and over layers")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -206,6 +228,8 @@ def main() -> None:
         return
     rows = [measured_apart(name) for name in (growing() if options.growth else CASES) if options.only in name]
     print(table(HEADS, [[_said(row[head]) for head in HEADS] for row in rows]))
+    if options.plot:
+        drawn(rows, options.plot)
     if options.record:
         print(record("plan-growth" if options.growth else "plan-speed", {"rows": rows}))
 
