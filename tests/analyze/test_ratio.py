@@ -12,7 +12,7 @@ from tests.surely import sure
 def run(time, **terms):
     software = {"phase": "train", "precision": "bf16", "engine": "megatron-core"}
     scenario = {"hardware": {"gpu": "h100", "system": "hgx"}, "model": {"family": "decoder"}, "workload": software}
-    return SimpleNamespace(scenario=scenario, time=time, interval_terms={"train": (0.1, 0.1)} | terms)
+    return SimpleNamespace(scenario=scenario, time=time, own_kernels=0.0, interval_terms={"train": (0.1, 0.1)} | terms)
 
 
 def test_what_only_one_run_has_errs_on_its_side():
