@@ -264,7 +264,7 @@ def resolve_document(document: Document, shared: Shared | None = None) -> Resolv
 
 def import_model(given: Path | dict[str, Any], where: str) -> Imported:
     """Read a model that is written in somebody else's words (a Hugging Face config), a file or what was in one."""
-    from roofsim.importers.huggingface import import_model
+    from roofsim.importers.any_model import import_model
 
     return import_model(given, where)
 

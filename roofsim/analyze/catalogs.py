@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.importers.captured.form import Capture
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import NONE, shipped_physics
 from roofsim.spec.engine.editor import engine_schema, with_engine_facts
@@ -27,6 +28,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "system": System,
     "engine": Engine,
     "architecture": Architecture,
+    "capture": Capture,
 }
 #: What physical constants are shown as, and what all files of constants are.
 PHYSICS: Final = "physics"

@@ -1,4 +1,4 @@
-"""Join the parts of the microbenchmark into the one file that a user takes to the machine with the card."""
+"""Join the parts of a script that stands alone, such as the microbenchmark, into the one file that a user takes along."""
 
 from __future__ import annotations
 
@@ -16,17 +16,25 @@ if TYPE_CHECKING:
     from roofsim.decide.changes import Changes
     from roofsim.decide.timed_kernels import TimedKernels
 
-#: In the order in which one needs the other; the last one's docstring is the script's, its last lines run it.
-PARTS: Final = ("timing.py", "kernels.py", "main.py")
+#: Scripts by their package: its parts, in the order in which one needs the other. The last one's docstring is the script's, its
+#: last lines run it.
+PARTS: Final = {
+    "roofsim.calibrate.microbenchmark": ("timing.py", "kernels.py", "main.py"),
+    "roofsim.capture": ("sizes.py", "record.py", "main.py"),
+}
+#: The script that measures a card.
+MICROBENCHMARK: Final = "roofsim.calibrate.microbenchmark"
+#: The script that captures a model.
+CAPTURE: Final = "roofsim.capture"
 
 
-def script_text(asked: TimedKernels | None = None) -> str:
-    """Return the script: the imports of all parts but those of one another, then each part's code unchanged.
+def script_text(asked: TimedKernels | None = None, package: str = MICROBENCHMARK) -> str:
+    """Return a script: the imports of all parts but those of one another, then each part's code unchanged.
 
     With kernels that are `asked` for, it measures these and no others.
     """
-    folder = importlib.resources.files("roofsim.calibrate.microbenchmark")
-    parts = [folder.joinpath(name).read_text(encoding="utf-8") for name in PARTS]
+    folder = importlib.resources.files(package)
+    parts = [folder.joinpath(name).read_text(encoding="utf-8") for name in PARTS[package]]
     docstring = ast.get_docstring(ast.parse(parts[-1]), clean=False)
     imports: list[ast.stmt] = []
     bodies = []
@@ -95,8 +103,10 @@ def _import_lines(imports: list[ast.stmt]) -> list[str]:
     return sorted(plain) + [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
 
 
-def write_script(path: Path, *, force: bool = False, asked: TimedKernels | None = None) -> None:
-    """Write the script, of all kernels or of those that are `asked` for.
+def write_script(
+    path: Path, *, force: bool = False, asked: TimedKernels | None = None, package: str = MICROBENCHMARK
+) -> None:
+    """Write a script, of all that it can do or of the kernels that are `asked` for.
 
     Raises
     ------
@@ -107,4 +117,4 @@ def write_script(path: Path, *, force: bool = False, asked: TimedKernels | None 
     """
     if path.exists() and not force:
         raise SpecError(Problem(f"cannot write {path}: it exists already", hint="--force replaces it."))
-    save_text(path, script_text(asked))
+    save_text(path, script_text(asked, package))

@@ -8,7 +8,7 @@ from roofsim.cli.complete import choices
 from roofsim.cli.request import write_text
 from roofsim.cli.words import Argument
 
-KINDS = ("scenario", "model", "gpu", "system", "engine", "architecture")
+KINDS = ("scenario", "model", "gpu", "system", "engine", "architecture", "capture")
 
 What = Annotated[
     str,

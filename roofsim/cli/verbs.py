@@ -213,6 +213,11 @@ VERBS: Final = {
             "roofsim explain resnet50 stem.conv.conv --json",
         ),
     ),
+    "capture": Verb(
+        "roofsim.cli.capture:capture",
+        "Write a script that captures any PyTorch model as a file that every verb takes in a model's place.",
+        ("roofsim capture --write capture.py", "roofsim capture --write capture.py --force", "roofsim capture"),
+    ),
     "init": Verb(
         "roofsim.cli.init:init",
         "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",

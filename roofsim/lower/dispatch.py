@@ -42,6 +42,9 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "dit-pipeline": ("diffusion.pipeline", "lower_denoiser"),
     "mamba": ("language.mamba", "lower_mamba"),
     "dlrm": ("recommender.dlrm", "lower_dlrm"),
+    "captured": ("captured.program", "lower_captured"),
+    "captured-images": ("captured.program", "lower_captured"),
+    "captured-samples": ("captured.program", "lower_captured"),
     "layers": ("listed.net", "lower_layers"),
 }
 

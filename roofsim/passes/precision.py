@@ -37,6 +37,7 @@ from roofsim.graph.ops import (
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
@@ -73,6 +74,7 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
         Pool,
         Scan,
         Sort,
+        StatedKernel,
         View,
         Cast,
         CacheAppend,

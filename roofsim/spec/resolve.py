@@ -18,10 +18,10 @@ from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
 from roofsim.spec.reading.collector import Collector
-from roofsim.spec.reading.foreign import check_named
-from roofsim.spec.reading.source import Document, from_mapping, is_folder, read_yaml
+from roofsim.spec.reading.foreign import check_named, is_program
+from roofsim.spec.reading.source import Document, from_mapping, is_folder
 from roofsim.spec.reading.spoken import INFERENCE
-from roofsim.spec.reading.told_apart import read_json_request
+from roofsim.spec.reading.told_apart import read_request
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.rules.degrees import complete_degrees
 from roofsim.spec.rules.layouts import check_layout
@@ -250,11 +250,9 @@ class Resolver:
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", catalog.origin("model", name)))
             return catalog.load("model", name), "", name
-        ours = (
-            None if is_folder(path) else read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
-        )
+        ours = None if is_folder(path) else read_request(path)
         if ours is None or ours.data == {"model": str(path)}:
-            self.origins.append(("model", f"Hugging Face config {path}"))
+            self.origins.append(("model", f"{'program' if is_program(path) else 'Hugging Face config'} {path}"))
             return self._imported(path, str(path)), "", path.stem
         self.origins.append(("model", f"file {path}"))
         return ours, "", path.stem

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 #: What is no part of a prediction, and what describes published networks, whose sizes are facts of theirs.
 OUTSIDE = (
     "cli/", "report/", "schema/", "importers/", "units.py", "output.py", "errors.py", "numeric.py", "records.py", "kept.py",
-    "spec/model/", "spec/reading/", "lower/vision/", "calibrate/microbenchmark/", "traces/",
+    "spec/model/", "spec/reading/", "lower/vision/", "calibrate/microbenchmark/", "capture/", "traces/",
 )  # fmt: skip
 #: Rooms whose formulas hold no number but those of mathematics; elsewhere numbers stand in sizes of published networks (lower)
 #: and in counts, places and shown digits.
@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/money.py": {"HOURS_PER_MONTH", "SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
+    "lower/captured/context.py": {"TYPES"},
     "spec/hardware/stacks.py": {"_ROUNDED"},
     "decide/assumptions.py": {"_SUFFIXES"},
     "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS"},

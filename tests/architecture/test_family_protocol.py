@@ -14,7 +14,7 @@ from roofsim.spec.model.traits import Traits
 ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 #: Where families describe and build themselves, and where foreign descriptions become theirs.
 OWN = (
-    "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/blocks",
+    "spec/model", "lower/language", "lower/vision", "lower/diffusion", "lower/recommender", "lower/captured", "lower/blocks",
     "lower/listed", "importers",
 )  # fmt: skip
 GENERAL = [

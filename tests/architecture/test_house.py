@@ -58,6 +58,7 @@ def test_files_and_pictures_are_written_by_one_door():
         "roofsim/output.py",
         "roofsim/report/figure.py",
         "roofsim/calibrate/microbenchmark/main.py",
+        "roofsim/capture/main.py",
     }  # a script of its own
     offenders = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -138,7 +139,7 @@ def schemas(parent):
 def test_no_schema_takes_what_is_no_number():
     """Infinity or NaN behind any key would go through every product to the answer."""
     for module in pkgutil.walk_packages(roofsim.__path__, "roofsim."):
-        if not module.name.startswith(("roofsim.__main__", "roofsim.calibrate.microbenchmark")):
+        if not module.name.startswith(("roofsim.__main__", "roofsim.calibrate.microbenchmark", "roofsim.capture")):
             importlib.import_module(module.name)
     own = {schema for schema in schemas(BaseModel) if schema.__module__.startswith("roofsim.")}
     assert len(own) > 50
@@ -201,7 +202,8 @@ def test_command_line_options_are_frozen():
 #: The names that `from roofsim import ...` knows.
 PUBLIC = """
 NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives compare
-diff evaluate explain fit graph measurement_script memory need ops plan power rent_or_buy resolve run serve sweep timeline transplant whatif
+diff evaluate explain fit graph measurement_script memory need ops plan power rent_or_buy resolve run serve sweep timeline transplant
+whatif
 """
 
 

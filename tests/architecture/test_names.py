@@ -23,6 +23,7 @@ ALLOWED = {
     "spec/usual.py": "defaults and examples, all in one place",
     "importers/": "other people's words: model types and quantisation methods of checkpoints",
     "calibrate/microbenchmark/": "runs on its own, beside torch",
+    "capture/": "runs on its own, inside torch",
 }
 #: Aliases that are ordinary words as well: a way to launch kernels, a kind of sharding, a package.
 ORDINARY = {

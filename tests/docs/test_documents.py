@@ -106,6 +106,8 @@ def test_doctests():
 
     tried = 0
     for module in pkgutil.walk_packages(roofsim.__path__, "roofsim."):
+        if module.name.startswith("roofsim.capture."):  # runs inside torch
+            continue
         outcome = doctest.testmod(importlib.import_module(module.name))
         assert outcome.failed == 0, module.name
         tried += outcome.attempted

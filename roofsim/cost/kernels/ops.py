@@ -45,6 +45,7 @@ from roofsim.graph.ops import (
     Scan,
     Softmax,
     Sort,
+    StatedKernel,
     View,
 )
 from roofsim.graph.tensor import Role
@@ -123,6 +124,11 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
     work = replace(_streamed(work, op.m, context), launches=op.kernels())
     return (expanding(work, op, op.m, context),)
+
+
+@kernels_of.register
+def _(op: StatedKernel, context: Pricing) -> tuple[KernelWork, ...]:
+    return (context.heavy(op, op.flops(), op.bytes_read(), "matmul"),)
 
 
 @kernels_of.register

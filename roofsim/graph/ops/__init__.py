@@ -1,7 +1,7 @@
 """The op vocabulary."""
 
 from roofsim.graph.ops.communication import Collective
-from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
+from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, StatedKernel, parts_of
 from roofsim.graph.ops.heavy import (
     Attention,
     Convolution,
@@ -59,6 +59,7 @@ __all__ = [
     "Scan",
     "Softmax",
     "Sort",
+    "StatedKernel",
     "View",
     "parts_of",
     "visible_share",

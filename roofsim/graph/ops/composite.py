@@ -117,6 +117,26 @@ class ExtraKernels(AbstractOp):
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class StatedKernel(AbstractOp):
+    """A kernel of the user's own, whose work the user states: FLOPs of matrix units, and bytes of memory, of one call."""
+
+    kind: ClassVar[Kind] = Kind.MATMUL
+
+    stated_flops: Real
+    stated_bytes: Real
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return self.stated_flops
+
+    def bytes_read(self) -> Real:
+        return self.stated_bytes
+
+    def bytes_written(self) -> Real:
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class OptimizerUpdate(AbstractOp):
     """Update `elements` parameters: the traffic of the optimizer's implementation, stated by the pass that adds it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import RoofsimError
+from roofsim.passes.autograd.stated import cell_backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,21 @@ if TYPE_CHECKING:
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
 FROM_INPUT: Final = frozenset(
-    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "leaky_relu", "normalise"}
+    {
+        "gelu",
+        "hardswish",
+        "hardsigmoid",
+        "softplus",
+        "abs",
+        "clamp",
+        "mish",
+        "elu",
+        "relu6",
+        "leaky_relu",
+        "log_sigmoid",
+        "erf",
+        "normalise",
+    }
 )
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
@@ -50,6 +65,9 @@ def elementwise_backward(op: Elementwise, tape: Tape) -> None:
     name = op.function
     if name in CONSTANT:
         return
+    if name in SEVERAL:
+        SEVERAL[name](op, tape)
+        return
     grad = tape.incoming(op)
     if name in SPECIAL:
         SPECIAL[name](op, tape, grad)
@@ -72,7 +90,7 @@ def _kept_input(op: Elementwise) -> Tensor:
 
 def known_functions() -> frozenset[str]:
     """Return every function that has a row."""
-    return FROM_INPUT | FROM_OUTPUT | IDENTITY | SCALED | CONSTANT | frozenset(SPECIAL)
+    return FROM_INPUT | FROM_OUTPUT | IDENTITY | SCALED | CONSTANT | frozenset(SPECIAL) | frozenset(SEVERAL)
 
 
 def _add(op: Elementwise, tape: Tape, grad: Tensor) -> None:
@@ -119,6 +137,34 @@ def _rsqrt(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     out = op.outputs[0]
     slope = tape.pointwise("mul_scalar", out, tape.pointwise("pow", out, out))
     tape.give(op.inputs[0], tape.pointwise("mul", out, grad, slope))
+
+
+def _sqrt(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    out = op.outputs[0]
+    tape.give(op.inputs[0], tape.pointwise("div", out, grad, tape.pointwise("mul_scalar", out, out)))
+
+
+def _reciprocal(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    out = op.outputs[0]
+    squared = tape.pointwise("mul", out, out, out)
+    tape.give(op.inputs[0], tape.pointwise("mul", out, tape.pointwise("neg", out, grad), squared))
+
+
+def _sine(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    x = op.inputs[0]
+    tape.give(x, tape.pointwise("mul", x, grad, tape.pointwise("cos", x, x)))
+
+
+def _masked(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    x, *mask = op.inputs
+    tape.give_reduced(x, tape.pointwise("where", op.outputs[0], grad, *mask[:1]))
+
+
+def _larger(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    for tensor in op.inputs:
+        if tape.needs(tensor):
+            chosen = tape.pointwise("compare", op.outputs[0], *op.inputs)
+            tape.give_reduced(tensor, tape.pointwise("where", op.outputs[0], grad, chosen))
 
 
 def _silu(op: Elementwise, tape: Tape, grad: Tensor) -> None:
@@ -174,6 +220,13 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "mul": _mul,
     "div": _div,
     "square": _power,
+    "pow": _power,
+    "sqrt": _sqrt,
+    "reciprocal": _reciprocal,
+    "sine": _sine,
+    "cosine": _sine,
+    "masked_fill": _masked,
+    "maximum": _larger,
     "cube": _power,
     "rsqrt": _rsqrt,
     "silu": _silu,
@@ -183,3 +236,5 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "where": _where,
     "gated": _gated,
 }
+#: Functions of several results, any of which may have got a gradient.
+SEVERAL: Final[dict[str, Callable[[Elementwise, Tape], None]]] = {"cell": cell_backward}

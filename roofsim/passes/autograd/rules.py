@@ -37,6 +37,7 @@ from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.quantised import written_again
+from roofsim.passes.autograd.stated import scatter_backward, variance_backward
 from roofsim.passes.autograd.synchronised import synchronised_backward
 from roofsim.passes.autograd.tape import Tape, backward
 
@@ -251,6 +252,9 @@ def _(op: Softmax, tape: Tape) -> None:
 
 @backward.register
 def _(op: Reduction, tape: Tape) -> None:
+    if op.function == "variance":
+        variance_backward(op, tape)
+        return
     source, grad = op.inputs[0], tape.incoming(op)
     if op.function == "max":
         out, zeros = tape.new(source, grad.dtype), tape.zeros(source, grad.dtype)
@@ -305,6 +309,9 @@ def _(op: Embedding, tape: Tape) -> None:
 
 @backward.register
 def _(op: Gather, tape: Tape) -> None:
+    if op.function == "scatter":
+        scatter_backward(op, tape)
+        return
     source, *indices = op.inputs
     grad = tape.incoming(op)
     out = tape.new(source, grad.dtype)

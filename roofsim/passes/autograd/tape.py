@@ -24,6 +24,7 @@ ROWS: Final = (
     "roofsim.passes.autograd.rules",
     "roofsim.passes.autograd.views",
     "roofsim.passes.autograd.recurrences",
+    "roofsim.passes.autograd.stated",
 )
 
 

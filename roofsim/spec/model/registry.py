@@ -36,6 +36,9 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "dit-pipeline": ("diffusion_pipelines", "DitPipelineModel"),
     "mamba": ("mamba", "MambaModel"),
     "dlrm": ("recommendation", "DlrmModel"),
+    "captured": ("captured", "CapturedModel"),
+    "captured-images": ("captured", "CapturedImages"),
+    "captured-samples": ("captured", "CapturedSamples"),
     "layers": ("layers.model", "LayersModel"),
 }
 

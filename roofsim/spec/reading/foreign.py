@@ -10,7 +10,16 @@ from roofsim.errors import Place, Problem, SpecError
 from roofsim.spec.reading.source import is_file, is_folder
 
 #: What roofsim reads.
-READ: Final = "a scenario or model (.yaml, .json), a Hugging Face config.json, or a folder that holds one"
+READ: Final = (
+    "a scenario or model (.yaml, .json), a captured program (.roofsim.json), a Hugging Face config.json, "
+    "or a folder that holds one"
+)
+#: How the name of a program ends that was captured or exported.
+PROGRAMS: Final = (".roofsim.json", ".roofsim.json.gz")
+#: How a captured program begins, whatever its name.
+_CAPTURED: Final = b'"roofsim/capture/'
+#: Bytes in which that is said.
+_HEAD: Final = 200
 
 _WEIGHTS: Final = "weights without the structure of their model"
 _PROGRAM: Final = "a program, which roofsim does not run"
@@ -71,6 +80,19 @@ BESIDE: Final = {
 }
 
 
+def is_program(path: Path) -> bool:
+    """Tell whether a file holds a program that was captured or exported: by its name, or, of other JSON, by how it begins."""
+    if path.name.lower().endswith(PROGRAMS):
+        return True
+    if path.suffix.lower() != ".json" or not is_file(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            return _CAPTURED in file.read(_HEAD)
+    except OSError:
+        return False
+
+
 def check_file(path: Path) -> None:
     """Pass a file that may be a scenario, a model or a configuration; its contents are not looked at any further.
 
@@ -80,6 +102,8 @@ def check_file(path: Path) -> None:
         With one sentence that says what it is, what is read instead, and how to get there.
     """
     there = is_file(path)
+    if there and is_program(path):
+        return
     if path.suffix.lower() in ENDINGS and not there and not is_folder(path):
         raise SpecError(Problem("no such file", Place(str(path))))
     if path.suffix.lower() in (".yaml", ".yml") or not there:

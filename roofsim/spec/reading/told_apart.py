@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
+from roofsim.spec.reading.foreign import is_program
 from roofsim.spec.reading.json_text import LARGEST_FILE, parse_json, read_json
-from roofsim.spec.reading.source import Document, from_mapping, parse_yaml
+from roofsim.spec.reading.source import Document, from_mapping, parse_yaml, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,9 @@ def as_scenario(document: Document) -> Document:
     if not isinstance(data, dict):
         return document
     if str(data.get("schema", "")).startswith("roofsim/") and not str(data["schema"]).startswith(_RESULT):
+        if str(data["schema"]).startswith("roofsim/capture/"):
+            hint = "Save it as a file, and give its name: `roofsim run model.roofsim.json`."
+            raise SpecError(Problem("a captured program is read from a file", document.place(("schema",)), "", hint))
         hint = "`roofsim run --json` writes scenarios that run again."
         raise SpecError(
             Problem(f"holds an answer ({data['schema']}), not a scenario", document.place(("schema",)), "", hint)
@@ -72,6 +76,13 @@ def as_scenario(document: Document) -> Document:
         places = {("model", *path): place for path, place in document.places.items()}
         return Document({"model": data}, document.source, places)
     return document
+
+
+def read_request(path: Path) -> Document:
+    """Read a file: YAML, JSON (`read_json_request`), or a program, which is named as the model."""
+    if is_program(path):
+        return from_mapping({"model": str(path)}, str(path))
+    return read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
 
 
 def read_json_request(path: Path) -> Document:

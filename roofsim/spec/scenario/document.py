@@ -10,9 +10,9 @@ from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.schema.base import BaseModel
 from roofsim.spec.naming import as_path, is_path, named_file
 from roofsim.spec.reading.foreign import check_file, refuse_object
-from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
+from roofsim.spec.reading.source import Document, from_mapping, is_file
 from roofsim.spec.reading.spoken import SHORT
-from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
+from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_request, read_standard_input
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
@@ -71,7 +71,7 @@ def _from_name(given: str) -> Document:
         return from_mapping({"model": given}, given)
     if is_file(path / "config.json"):
         return from_mapping({"model": as_path(str(path))}, str(path))
-    return read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
+    return read_request(path)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

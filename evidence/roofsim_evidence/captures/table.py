@@ -1,0 +1,132 @@
+"""Compare captured models with what PyTorch counts of them, and with roofsim's own families: docs/captures.md."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import roofsim
+from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.importers.captured.reading import read_capture
+from roofsim.memory.profile import profile
+from roofsim.records import dataclass
+from roofsim.structures import program_of
+from roofsim_evidence.places import measurements
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from roofsim.graph.opgraph import OpGraph
+
+#: Captured model -> the catalog's model of the same network, the engine that runs it as its library does, and sizes.
+FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "gpt2": ("gpt2-124m", {"engine": "huggingface", "batch": 8, "seq_len": 1024}),
+    "bert-base": ("bert-base", {"engine": "huggingface", "batch": 16, "seq_len": 512}),
+    "resnet18": ("resnet18", {"batch": 64, "image_size": 224}),
+    "resnet50": ("resnet50", {"batch": 64, "image_size": 224}),
+    "vgg16": ("vgg16", {"batch": 64, "image_size": 224}),
+    "densenet121": ("densenet121", {"batch": 64, "image_size": 224}),
+    "mobilenet-v2": ("mobilenetv2-100", {"batch": 64, "image_size": 224}),
+    "efficientnet-b0": ("efficientnet-b0", {"batch": 64, "image_size": 224}),
+    "convnext-tiny": ("convnext-tiny", {"batch": 64, "image_size": 224}),
+    "inception-v3": ("inception-v3", {"batch": 64, "image_size": 299}),
+    "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-mixer-b16": ("mixer-b16-224", {"batch": 64, "image_size": 224}),
+    "sd15-unet": ("sd15-unet", {"batch": 4, "image_size": 64}),
+}
+#: The card on which step times are compared.
+CARD: Final = "h100-sxm5-80gb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A captured model beside what PyTorch counts; ratios are of roofsim's count to PyTorch's."""
+
+    name: str
+    ops: int
+    parameters: int
+    parameters_counted: int
+    forward: float
+    backward: float
+    saved: float
+
+
+def folder() -> Path:
+    """Return the folder of captures."""
+    return measurements() / "captures"
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a capture."""
+    return folder() / f"{name}.roofsim.json.gz"
+
+
+@cache
+def counts() -> dict[str, dict[str, str]]:
+    """Return the rows of the table of what PyTorch counts, by name."""
+    with (folder() / "counts.csv").open(encoding="utf-8", newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def captured() -> list[str]:
+    """Return the names of the models that were captured."""
+    return [name for name, row in counts().items() if not row["refused"]]
+
+
+def graph_of(name: str) -> OpGraph:
+    """Return the graph of a training step at the size at which PyTorch counted."""
+    row, (capture, _) = counts()[name], read_capture(file_of(name))
+    size = {"tokens": "seq_len", "images": "image_size"}.get(capture.counted_in)
+    sizes: dict[str, Any] = {"batch": int(row["batch"])} | ({} if size is None else {size: int(row["length"])})
+    resolved = roofsim.resolve(file_of(name), gpu=CARD, precision="bf16", optimizer="none", **sizes)
+    return program_of(resolved).stages[0].graph
+
+
+def heavy_flops(graph: OpGraph, phase: Phase) -> float:
+    """Return the FLOPs of products, convolutions and attention in a phase."""
+    return float(graph.total(lambda op: op.flops() if op.phase is phase and op.group in HEAVY_KINDS else 0.0))
+
+
+def compared(name: str) -> Compared:
+    """Return what roofsim counts of a capture against PyTorch."""
+    row, graph = counts()[name], graph_of(name)
+    capture, _ = read_capture(file_of(name))
+    parameters = sum(tensor.numel * times for tensor, times in graph.parameters().items())
+    unread = _unread(name)
+    return Compared(
+        name=name,
+        ops=len(capture.ops),
+        parameters=int(parameters) + unread,
+        parameters_counted=int(row["parameters"]),
+        forward=_ratio(heavy_flops(graph, Phase.FORWARD), float(row["forward_flops"])),
+        backward=_ratio(heavy_flops(graph, Phase.BACKWARD), float(row["backward_flops"])),
+        saved=_ratio(float(profile(graph).saved_activations), float(row["saved_bytes"])),
+    )
+
+
+def _ratio(counted: float, wanted: float) -> float:
+    return counted / wanted if wanted else 1.0 if counted == 0.0 else float("inf")
+
+
+def _unread(name: str) -> int:
+    """Return the parameters that no op of the program reads: heads that a loss does without."""
+    capture, _ = read_capture(file_of(name))
+    read = {number for op in capture.ops for number in op.reads}
+    read |= {tensor.base for tensor in capture.tensors if tensor.base is not None}
+    total = 0
+    for number, tensor in enumerate(capture.tensors):
+        if tensor.role == "parameter" and number not in read:
+            product = 1
+            for size in tensor.shape:
+                assert isinstance(size, int)
+                product *= size
+            total += product
+    return total
+
+
+def beside_family(name: str) -> tuple[float, float]:
+    """Return step times (seconds) of a capture and of the catalog's model, run alike."""
+    model, asked = FAMILIES[name]
+    own, family = (roofsim.run(given, gpu=CARD, precision="bf16", **asked) for given in (file_of(name), model))
+    return float(own.step_time), float(family.step_time)

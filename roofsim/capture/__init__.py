@@ -1,0 +1,1 @@
+"""Capture a PyTorch model where PyTorch is installed: the parts of one script, which `roofsim capture --write` joins."""

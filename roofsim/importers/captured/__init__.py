@@ -1,0 +1,1 @@
+"""Read captures of programs: what `roofsim capture` wrote where PyTorch is."""
