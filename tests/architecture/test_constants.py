@@ -232,6 +232,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "serve/room.py": {"_LENGTHS", "_LONGEST"},
     "serve/served.py": {"PERCENTS"},
     "serve/server.py": {"_GUESSES"},
+    "serve/variation.py": {"_ALMOST", "_EDGES", "_EVEN", "_LEFT", "_SELDOM"},
     "serve/simulation.py": {"_EACH", "_GAPS", "_LEAST", "_PERCENTS", 0.1, 0.2, 0.9, 5, 10},
     "serve/sized.py": {"_MOST", "_PROBE", "_ROUNDING", "_SELDOM"},
     "serve/sizing.py": {"LAXER", "_COUNTS", "_DOUBLINGS", "_HALVINGS", "_ROUGHLY"},

@@ -129,13 +129,12 @@ class Serving(DynamicBatching):
     )
     prompt_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
         default=None,
-        description="Standard deviation of prompt lengths as a share of their mean (log-normal): for a simulation; the estimate "
-        "takes all prompts as the mean one.",
+        description="Standard deviation of prompt lengths as a share of their mean (log-normal). Left out: all are as long.",
     )
     arrival_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
         default=None,
-        description="Standard deviation of the times between requests as a share of their mean (log-normal; at random: 1, bursts: "
-        "more): for a simulation.",
+        description="Standard deviation of the times between requests as a share of their mean (log-normal): 1 is as irregular as at "
+        "random, more are bursts, 0 is arrivals: constant. Left out: as arrivals says.",
     )
     num_prompts: Count | None = Field(
         default=None,
