@@ -138,7 +138,7 @@ def scenario_options(
         if prices:
             shared += [each for each in _prices() if each.name not in own]
         shared += job_options() if job else []
-        shared.append(_costs())
+        shared += [] if "cost" in own else [_costs()]  # `need` has a target of that name
         return [*shared, _settings()] if settings else shared
 
     @functools.wraps(verb)
@@ -151,7 +151,7 @@ def scenario_options(
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [setting(text) for text in given.pop("settings", None) or []]
-        chosen += costs_stated(given.pop("cost", None) or [])
+        chosen += costs_stated([] if "cost" in own else given.pop("cost", None) or [])
         chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if is_number(text)]
         named = [text for text in stated if not is_number(text)]
         if not named and file is None:

@@ -100,7 +100,7 @@ def growth(ratio: float | None) -> str:
 
 
 def speed(one: VersionDiff) -> str:
-    """Return how much faster or slower the newer version does the same work, with its interval."""
+    """Return how much more or less work per second the newer version does, with its interval."""
     assert one.outcome is not None
     ratio, ends = one.outcome.ratio, one.outcome.interval
     if ratio is None:
@@ -108,7 +108,7 @@ def speed(one: VersionDiff) -> str:
     if abs(ratio - 1.0) < _SAME and ends is not None and ends[1] / ends[0] < 1.0 + _SAME:
         return "as fast as before"
     interval = "" if ends is None else f" (80 % interval {growth(ends[0])} .. {growth(ends[1])})"
-    return f"{words.percent(abs(ratio - 1.0))} {'faster' if ratio >= 1.0 else 'slower'}{interval}"
+    return f"{words.percent(abs(ratio - 1.0))} {'more' if ratio >= 1.0 else 'less'} work per second{interval}"
 
 
 def verdict_sentence(one: VersionDiff, answer: Diff) -> str:

@@ -104,23 +104,6 @@ class ServerPlan:
         return self.resolved.constants.physics["usual_length_variation"]
 
     @property
-    def scattered(self) -> bool:
-        """Whether times between requests vary."""
-        stated = self.serving.arrival_variation
-        return self.serving.arrivals != "constant" if stated is None else stated > 0.0
-
-    @property
-    def arrivals_squared(self) -> float:
-        """Squared coefficient of variation of the times between requests, where they vary; at random: 1."""
-        stated = self.serving.arrival_variation
-        return 1.0 if not stated else stated**2
-
-    @property
-    def prompts_squared(self) -> float:
-        """Squared coefficient of variation of the tokens of prompts that are computed; those in the cache are in all alike."""
-        return ((self.serving.prompt_variation or 0.0) * self.prompt / self.new) ** 2
-
-    @property
     def beams(self) -> float:
         """Beams of each request."""
         return float(self.resolved.workload.beam_width or 1)

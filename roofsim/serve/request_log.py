@@ -85,10 +85,10 @@ class RequestLog:
                 message = f"{self.source} says how long prompts and outputs are, and so does the scenario"
                 raise SpecError(Problem(message, document.place(("workload", key)), f"workload.{key}", "Leave it out."))
         serving = (document.data.get("workload") or {}).get("serving") or {}
-        found = {"length_variation": (self.outputs, _WIDEST), "prompt_variation": (self.prompts, _WILDEST)}
+        measured = {"length_variation": (self.outputs, _WIDEST), "prompt_variation": (self.prompts, _WILDEST)}
         if self.gaps is not None:
-            found["arrival_variation"] = (self.gaps, _WILDEST)
-        spread = {key: round(min(variation(of), most), 6) for key, (of, most) in found.items()} | dict(serving)
+            measured["arrival_variation"] = (self.gaps, _WILDEST)
+        spread = {key: round(min(variation(of), most), 6) for key, (of, most) in measured.items()} | dict(serving)
         values: dict[str, Any] = {
             "prompt_length": max(round(float(np.mean(self.prompts))), 1),
             "output_length": max(round(float(np.mean(self.outputs))), 1),
@@ -108,8 +108,8 @@ class RequestLog:
             said.append(f"prompts vary by {spread:.0%} of their mean: the estimate takes them as log-normal")
         if self.gaps is not None:
             said.append(
-                f"times between requests vary by {variation(self.gaps):.0%} of their mean (at random: 100%): the estimate takes each "
-                "as independent of the one before; longer waves are in a simulation only"
+                f"times between requests vary by {variation(self.gaps):.0%} of their mean (at random: 100%): the estimate takes "
+                "each as independent of the one before; only a simulation has longer waves and bursts of a log"
             )
         return tuple(said)
 

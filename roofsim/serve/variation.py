@@ -26,6 +26,8 @@ _ALMOST: Final = 0.98
 _SELDOM: Final = 0.02
 #: How much of a prompt is left when another one comes.
 _LEFT: Final = np.array([0.125, 0.375, 0.625, 0.875])
+#: What variation of services counts against that of arrivals in bursts' correction (Kraemer and Langenbach-Belz, 1976).
+_SERVICES: Final = 4.0
 #: Shares that stand for an exponential distribution, each for as many.
 _EVEN: Final = (np.arange(12) + 0.5) / 12.0
 
@@ -59,9 +61,9 @@ def queueing(load: Load, *, rate: float, full: float, each: float, more: float, 
     """Return what bursts, and prompts of many lengths, make of the wait behind other prompts.
 
     The work that waits in a queue goes with the squared coefficients of variation of arrivals and services, A and S (Kingman,
-    1961): ``rate x more^2 / 2 / (1 - busy) x (A - 1 + S)`` more than at random and all alike, with the seconds `more` that one more prompt
-    makes a step longer. Where much is idle, bursts find it less crowded (Kraemer and Langenbach-Belz, 1976). Of arrivals that
-    are more even than at random the wait of these is the share A.
+    1961): ``rate x more^2 / 2 / (1 - busy) x (A - 1 + S)`` more than at random and all alike, with the seconds `more` that one
+    more prompt makes a step longer. Where much is idle, bursts find it less crowded (Kraemer and Langenbach-Belz, 1976). Of
+    arrivals that are more even than at random the wait is the share A of that at random.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def queueing(load: Load, *, rate: float, full: float, each: float, more: float, 
     one = 0.5 * rate * more**2 / (1.0 - busy)
     bunched = max(arrivals - 1.0, 0.0)
     if bunched:
-        bunched *= exp(-max(1.0 - full, 0.0) * bunched / (arrivals + 4.0 * prompts))
+        bunched *= exp(-max(1.0 - full, 0.0) * bunched / (arrivals + _SERVICES * prompts))
     return Queueing(
         fewer=alike * max(1.0 - arrivals, 0.0),
         longer=one * (bunched + prompts),
@@ -117,10 +119,10 @@ def own_times(timing: Timing, load: Load, decoding: float, room: float) -> tuple
 def spread_by(spread: LatencySpread, queueing: Queueing, own: tuple[Array, Array], squared: float) -> LatencySpread:
     """Return a spread of prompts all alike with what unequal ones and bursts add: own times, and waits of some.
 
-    Who waits behind a long prompt waits for what is left of it, and long ones are met as often as they are long; who waits in a burst
-    waits as behind many (exponential).
+    Who waits behind a long prompt waits for what is left of it, and long ones are met as often as they are long; who waits in
+    a burst waits as behind many (exponential).
     """
-    parts = [own]
+    parts: list[tuple[Array, Array]] = [own]
     if queueing.longer > 0.0:
         values = -np.log1p(-_EVEN)
         waits, often = [values / values.mean()], [np.full(len(_EVEN), (1.0 - queueing.uneven) / len(_EVEN))]
@@ -134,8 +136,8 @@ def spread_by(spread: LatencySpread, queueing: Queueing, own: tuple[Array, Array
         chances = np.concatenate([[1.0 - queueing.delayed], chances * queueing.delayed])
         parts.append((np.concatenate([[0.0], wait]), chances))
     seconds, weights = spread.seconds, spread.weights
-    for added, often in parts:
+    for added, shared in parts:
         if len(added) > 1:
             seconds = (seconds[:, np.newaxis] + added[np.newaxis, :]).ravel()
-            weights = (weights[:, np.newaxis] * often[np.newaxis, :]).ravel()
+            weights = (weights[:, np.newaxis] * shared[np.newaxis, :]).ravel()
     return spread if len(seconds) == len(spread.seconds) else LatencySpread.of(seconds, weights)

@@ -137,7 +137,7 @@ def normal(name: str) -> str:
 
 
 def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = "", *, loosely: bool = True) -> str:
-    """Return the catalog name that `name` stands for; `loosely`, also of a card without its maker, dashes or letters.
+    """Return the catalog name that `name` stands for; `loosely`, also of names that say more than ours, or less.
 
     Raises
     ------
@@ -178,10 +178,13 @@ _MAKERS: Final = re.compile(r"^(?:(?:nvidia|geforce|amd|radeon|intel|tesla)-?)+"
 
 
 def _meant(kind: Kind, key: str) -> list[str]:
-    """Return the GPUs that a name without its maker, dashes or letters means: ``4090``, ``nvidia-h100``, ``rtx 4090``.
+    """Return what a name means that says more than ours, or less.
 
-    A number alone may be several cards: then all are named.
+    GPUs without maker, dashes or letters (``4090``, ``nvidia-h100``, ``rtx 4090``; a number alone may be several cards: then
+    all are named), and the model of a checkpoint that was trained further (``Qwen/Qwen2-7B-Instruct``).
     """
+    if kind == "model":
+        return _shape_of(key)
     if kind != "gpu":
         return []
     bare = _MAKERS.sub("", key).replace("-", "")
@@ -192,6 +195,24 @@ def _meant(kind: Kind, key: str) -> list[str]:
     if not meant and bare[0].isdigit():
         meant = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
     return sorted(meant)
+
+
+#: Ends of names of checkpoints that were trained further: their layers are those of the first.
+_TRAINED_ON: Final = re.compile(r"-(?:instruct|chat|it|base|pt|sft|hf|dpo)$")
+
+
+def _shape_of(key: str) -> list[str]:
+    """Return the model whose layers a hub's checkpoint has: its name without its owner and without how it was trained on."""
+    bare = key.rpartition("/")[2]
+    while True:
+        if bare in names("model"):
+            return [bare]
+        if bare in aliases("model"):
+            return [aliases("model")[bare]]
+        shorter = _TRAINED_ON.sub("", bare)
+        if shorter == bare:
+            return []
+        bare = shorter
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:

@@ -128,3 +128,22 @@ def test_suffixes_are_read_in_any_case(name, text, folder):
 def test_a_node_named_as_a_card_says_how_to_name_it(key, name, way):
     with pytest.raises(SpecError, match=f"unknown {key} '{name}'. It is a .*: {way} {name}"):
         roofsim.resolve("gpt", **{key: name})
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("Qwen/Qwen1.5-7B-Chat", "qwen1.5-7b"),
+        ("somebody/Llama-3.1-8B-Instruct-DPO", "llama3.1-8b"),
+        ("tiiuae/Falcon3-7B-Instruct", "falcon3-7b"),
+    ],
+)
+def test_checkpoints_that_were_trained_further_are_the_model_that_they_were(name, ours):
+    resolved = roofsim.resolve(name, gpu="h100", phase="prefill")
+    assert resolved.model.name == ours
+    assert f"model {name}: {ours}" in str(resolved.assumed)
+
+
+def test_a_checkpoint_of_no_known_model_is_refused():
+    with pytest.raises(SpecError, match="unknown model 'Qwen/Qwen9-7B-Chat'"):
+        roofsim.resolve("Qwen/Qwen9-7B-Chat", gpu="h100")
