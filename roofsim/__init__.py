@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
+    from roofsim.oracle.predict import predict_batch
     from roofsim.plans import plan
     from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, graph, memory, ops, timeline
@@ -53,6 +54,7 @@ __all__ = [
     "ops",
     "plan",
     "power",
+    "predict_batch",
     "rent_or_buy",
     "resolve",
     "run",
@@ -89,6 +91,7 @@ _HOMES = {
     "need": "roofsim.decide.need",
     "ops": "roofsim.views",
     "plan": "roofsim.plans",
+    "predict_batch": "roofsim.oracle.predict",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",

@@ -201,9 +201,9 @@ def test_command_line_options_are_frozen():
 
 #: The names that `from roofsim import ...` knows.
 PUBLIC = """
-NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives compare
-diff evaluate explain fit graph measurement_script memory need ops plan power rent_or_buy resolve run serve sweep timeline
-transplant whatif
+NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives
+compare diff evaluate explain fit graph measurement_script memory need ops plan power predict_batch rent_or_buy resolve run
+serve sweep timeline transplant whatif
 """
 
 
