@@ -11,7 +11,7 @@ from roofsim.records import dataclass, field, replace
 from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.variation import Queueing, own_times, queueing
+from roofsim.serve.variation import Queueing, counted_bursts, own_times, queueing
 from roofsim.serve.waiting_prompts import PromptPasses, SharedSteps, filled, prompts_only, seconds_beside
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Places:
         if load.checks <= 0.0:
             return self.taken_evenly(load, rate)
         squared = min(load.variation, 1.0) ** 2
-        arriving = load.arrivals_squared + load.prompts_squared * self.prompts**2
+        arriving = counted_bursts(load, rate * self.kept) + load.prompts_squared * self.prompts**2
         bunched = (arriving / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
         # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
         gain = np.gradient(np.log(self.kept), np.log(self.numbers)) if len(self.numbers) > 1 else np.zeros(1)
@@ -289,7 +289,7 @@ class Places:
     def _scatter(self, load: Load) -> float:
         """Return the variance of those that wait for room: they make no step longer, and come and go one by one."""
         squared, prompts = min(load.variation, 1.0) ** 2, float(self.prompts[-1])
-        arriving = load.arrivals_squared + load.prompts_squared * prompts**2
+        arriving = counted_bursts(load, float(self.numbers[-1])) + load.prompts_squared * prompts**2
         return 0.5 * (arriving + squared * (1.0 - prompts) ** 2)
 
     def _beyond(self, load: Load, rate: float, full: float, last: float) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import exp, log1p, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -77,15 +77,49 @@ def queueing(load: Load, *, rate: float, full: float, each: float, more: float, 
     arrivals, prompts = load.arrivals_squared, load.prompts_squared
     busy = min(rate * each, _ALMOST)
     one = 0.5 * rate * more**2 / (1.0 - busy)
-    bunched = max(arrivals - 1.0, 0.0)
-    if bunched:
-        bunched *= exp(-max(1.0 - full, 0.0) * bunched / (arrivals + _SERVICES * prompts))
+    bunched = _bunched(load, full)
     return Queueing(
         fewer=alike * max(1.0 - arrivals, 0.0),
         longer=one * (bunched + prompts),
         delayed=min(max(busy, _SELDOM), 1.0),
         uneven=prompts / (bunched + prompts) if prompts else 0.0,
     )
+
+
+def waits_of_many(load: Load, busy: float) -> float:
+    """Return the mean wait for one of several servers against that of prompts that are all alike and come at random.
+
+    It goes with A + S (Allen and Cunneen), with the correction of bursts as in `queueing`.
+
+    >>> from types import SimpleNamespace
+    >>> waits_of_many(SimpleNamespace(arrivals_squared=1.0, prompts_squared=0.5), 0.5)
+    1.5
+    """
+    arrivals, prompts = load.arrivals_squared, load.prompts_squared
+    return min(arrivals, 1.0) + _bunched(load, busy) + prompts
+
+
+def counted_bursts(load: Load, number: Array | float) -> Any:
+    """Return the variance over the mean of arrivals while one request is under way, in which so many come in the mean.
+
+    Over long times it is the squared coefficient of variation A of the times between them; over times in which hardly one
+    comes it is 1, whatever they are. In between it goes with the number against A.
+
+    >>> from types import SimpleNamespace
+    >>> counted_bursts(SimpleNamespace(arrivals_squared=9.0), 9.0), counted_bursts(SimpleNamespace(arrivals_squared=1.0), 9.0)
+    (5.0, 1.0)
+    """
+    arrivals = load.arrivals_squared
+    return 1.0 + (arrivals - 1.0) * number / (number + max(arrivals, 1.0))
+
+
+def _bunched(load: Load, busy: float) -> float:
+    """Return by how much arrivals in bursts count as more than at random: less, the more often nobody is in the way."""
+    more = max(load.arrivals_squared - 1.0, 0.0)
+    if not more:
+        return 0.0
+    services = load.arrivals_squared + _SERVICES * load.prompts_squared
+    return more * exp(-max(1.0 - busy, 0.0) * more / services)
 
 
 @lru_cache(maxsize=64)
@@ -140,4 +174,6 @@ def spread_by(spread: LatencySpread, queueing: Queueing, own: tuple[Array, Array
         if len(added) > 1:
             seconds = (seconds[:, np.newaxis] + added[np.newaxis, :]).ravel()
             weights = (weights[:, np.newaxis] * shared[np.newaxis, :]).ravel()
-    return spread if len(seconds) == len(spread.seconds) else LatencySpread.of(seconds, weights)
+    if len(seconds) == len(spread.seconds):
+        return spread
+    return LatencySpread.of(seconds, weights).around(0.0, float(seconds @ weights))
