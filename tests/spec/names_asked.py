@@ -1,0 +1,57 @@
+"""Which names that people ask for have an answer: ``python -m tests.spec.names_asked --write`` writes docs/reference/names.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from roofsim.errors import RoofsimError
+from roofsim.spec.catalog import resolve_name
+
+PAGE = Path(__file__).parents[2] / "docs/reference/names.md"
+ASKED: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+HEAD = """# Names
+
+Which names of models, cards, nodes and engines that people ask for have an answer. The names were chosen by hand in November 2026 from
+hubs, benchmarks, price lists and threads; some entries and spellings were added because of this list, so what is asked for next is
+answered less often. `python -m tests.spec.names_asked --write` makes this page.
+
+| asked for in | kind | names | answered |
+| --- | --- | --- | --- |
+"""
+WITHOUT = """
+Without an answer:
+
+| name | why |
+| --- | --- |
+"""
+
+
+def answered(kind: str, name: str) -> bool:
+    """Tell whether the catalog knows a name."""
+    try:
+        resolve_name(kind, name)  # type: ignore[arg-type]  # kinds of the file
+    except RoofsimError:
+        return False
+    return True
+
+
+def page() -> str:
+    """Return the page."""
+    rows, without = [], []
+    for group in ASKED["asked"]:
+        missing = [name for name in group["names"] if not answered(group["kind"], name)]
+        known, whole = len(group["names"]) - len(missing), len(group["names"])
+        rows.append(f"| {group['where']} | {group['kind']} | {whole} | {known} ({100 * known / whole:.0f} %) |\n")
+        without += [f"| `{name}` | {ASKED['unanswered'][name]} |\n" for name in missing]
+    return HEAD + "".join(rows) + WITHOUT + "".join(without)
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())
