@@ -10,7 +10,7 @@ from roofsim.api import resolve_document
 from roofsim.cost.kernels.engine import pricing_of
 from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.cost.pricing import PricedGraph
-from roofsim.errors import Problem, SpecError
+from roofsim.errors import Place, Problem, SpecError
 from roofsim.graph.base import Phase
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Attention, Elementwise, Matmul, Normalization, Softmax
@@ -36,7 +36,16 @@ Sizes = dict[str, Any]
 
 
 def resolved_of(scenario: Any, overrides: Mapping[str, Any]) -> Resolved:
-    """Resolve what is the same for all rows; without a scenario, on the card that `overrides` name."""
+    """Resolve what is the same for all rows; without a scenario, on the card that `overrides` name.
+
+    Raises
+    ------
+    SpecError
+        Where neither names a card: nothing shows which one would be assumed.
+    """
+    if scenario is None and not {"gpu", "system", "hardware__gpu", "hardware__system"} & set(overrides):
+        hint = 'For example predict_batch("kernel", table, gpu="h100").'
+        raise SpecError(Problem("expected a card", Place("gpu"), hint=hint))
     return resolve_document(load_scenario({"model": ANY_MODEL} if scenario is None else scenario, dict(overrides)))
 
 

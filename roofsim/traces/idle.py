@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.records import dataclass
 from roofsim.traces.recorded import COLLECTIVE, TRANSFER, WAIT
+from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from roofsim.traces.recorded import HostWait, RecordedKernel, RecordedStep
 
+#: Seconds that no clock of a profiler tells apart.
+RESOLUTION: Final = parse("1 ns", "s")
 #: Why a device has nothing to do, and what that means.
 GAPS: Final = {
     "launch": "the host launches too late",
@@ -65,7 +68,8 @@ def apart(spans: Sequence[tuple[float, float]], others: Sequence[tuple[float, fl
 def exposed(step: RecordedStep, sort: str) -> float:
     """Return the seconds in which work of a sort runs and no kernel does: what shows of messages, or of copies to the host."""
     kernels = [one for one in step.kernels if one.sort not in (COLLECTIVE, TRANSFER, WAIT)]
-    return apart(_spans(one for one in step.kernels if one.sort == sort), _spans(kernels))
+    shown = apart(_spans(one for one in step.kernels if one.sort == sort), _spans(kernels))
+    return shown if shown > RESOLUTION else 0.0
 
 
 def _spans(kernels: Iterable[RecordedKernel]) -> list[tuple[float, float]]:
@@ -79,11 +83,11 @@ def gaps_of(step: RecordedStep) -> list[Gap]:
     for place, kernel in enumerate(step.kernels):
         if kernel.sort == WAIT:
             continue
-        if busy_until is not None and kernel.start > busy_until:
+        if busy_until is not None and kernel.start > busy_until + RESOLUTION:
             why = _why(kernel, busy_until, step.waits, ends)
             gaps.append(Gap(start=busy_until, seconds=kernel.start - busy_until, why=why, before=place))
         busy_until = kernel.end if busy_until is None else max(busy_until, kernel.end)
-    if busy_until is not None and step.seconds > busy_until:
+    if busy_until is not None and step.seconds > busy_until + RESOLUTION:
         why = "between_steps" if step.form != "roofsim" else "unknown"
         gaps.append(Gap(start=busy_until, seconds=step.seconds - busy_until, why=why, before=None))
     return gaps

@@ -140,9 +140,9 @@ def test_what_is_wrong_is_refused_with_the_way_out(monkeypatch, capsys, argument
 def test_the_words_of_the_options_are_those_of_the_search():
     from roofsim.cli.flags import Emit
     from roofsim.cli.plan import OBJECTIVES
-    from roofsim.importers.launch.table import names
+    from roofsim.importers.launch.table import written
     from roofsim.search.planning import objectives
 
     assert set(OBJECTIVES) == set(objectives.OBJECTIVES)
     option = get_args(Emit)[1]
-    assert all(name in option.help for name in names())
+    assert all(name in option.help for name in written())

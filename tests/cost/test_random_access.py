@@ -94,4 +94,7 @@ def test_misses_are_those_of_a_simulated_cache() -> None:
         hot = drawn < held
         simulated = (~hot).sum() + len(np.unique(drawn[hot]))
         assert float(missed(float(count), float(rows), float(held), skew)) == pytest.approx(simulated, rel=0.02)
+        few = rng.choice(rows, size=20_000, p=weights / weights.sum())
+        cold = (few >= 10 * held).sum() + len(np.unique(few[few < 10 * held]))  # a pass that finds an empty cache
+        assert cold <= float(missed(20_000.0, float(rows), 10.0 * held, skew)) * 1.02 <= 1.65 * cold
         assert float(hottest_share(float(held), float(rows), skew)) == pytest.approx(hot.mean(), rel=0.02)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,6 +197,73 @@ def test_recipes_are_written_and_read_again(recipe, more):
     again = roofsim.run(read_launch(command).scenario, gpu="h100")
     assert again.step_time == pytest.approx(result.step_time, rel=1e-9), command
     assert again.memory.allocated_peak == pytest.approx(result.memory.allocated_peak, rel=1e-9)
+
+
+CONFIGURATION = """
+source $(dirname ${{BASH_SOURCE[0]}})/config_common.sh
+export MINIBS={batch}
+export TENSOR_MODEL_PARALLEL={tensor}
+export PIPELINE_MODEL_PARALLEL={pipeline}
+export INTERLEAVED_PIPELINE={virtual}
+export CONTEXT_PARALLEL={context}
+export MICRO_BATCH_SIZE={micro}
+export MODEL_SIZE="{size}"
+export SEQ_PARALLEL={sequence}
+export TP_COMM_OVERLAP={overlap}
+export ASYM_PP_EMBED={ends}
+export ASYM_PP_LOSS={ends}
+export DGXNNODES={nodes}
+export DGXNGPU=${{GPUS:-{gpus}}}
+export WALLTIME=$((5 + ${{NEXP:-1}} * 225))
+"""
+NAMED = re.compile(
+    r"llama31_(?P<size>8b|405b), config_\w+?_(?P<nodes>\d+)x(?P<gpus>\d)x(?P<batch>\d+)xtp\d+pp\d+cp\d+(?:_8b)?\.sh"
+)
+
+
+def submissions():
+    """Return submissions to MLPerf Training, by the names of their configurations, with the scenario of each."""
+    lines = (Path(__file__).parents[2] / "evidence" / "measurements" / "mlperf-training.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [(name, row["scenario"]) for row in rows if (name := NAMED.search(row["citation"])) is not None]
+
+
+def test_configurations_of_mlperf_submissions_are_read_as_the_runs_that_were_measured(tmp_path):
+    read: dict[str, Any] = {}
+    for name, scenario in submissions():
+        parallel, path = scenario.get("parallel", {}), tmp_path / "config.sh"
+        words = {
+            "tensor": parallel.get("tensor", 1),
+            "pipeline": parallel.get("pipeline", 1),
+            "context": parallel.get("context", 1),
+            "virtual": parallel.get("virtual_stages", "null"),
+            "micro": scenario["workload"]["micro_batch_size"],
+            "sequence": parallel.get("sequence", False),
+            "ends": parallel.get("account_for_loss", False),
+            "overlap": "tp-overlap" in scenario["workload"]["engine"],
+        }
+        path.write_text(CONFIGURATION.format(**words, **name.groupdict()))
+        own = read_launch(str(path)).scenario
+        assert own["hardware"]["gpus"] == scenario["hardware"]["gpus"], name[0]
+        assert own["workload"]["global_batch_size"] == scenario["workload"]["global_batch_size"], name[0]
+        read.setdefault(name["size"], (own, scenario))
+    assert set(read) == {"8b", "405b"}
+    own, scenario = read["405b"]
+    kept = {key: value for key, value in scenario["workload"].items() if key == "precision"}
+    first = roofsim.run({**own, "workload": own["workload"] | kept}, gpu=scenario["hardware"]["gpu"])
+    assert first.step_time == pytest.approx(roofsim.run(scenario).step_time, rel=1e-9)
+    with pytest.raises(SpecError, match="is read, not written"):
+        launch_command(first.scenario, "mlperf", per_node=8)
+
+
+def test_an_engine_that_is_built_says_what_a_server_may_do_with_it():
+    read = read_launch(
+        "trtllm-build --checkpoint_dir ckpt --max_batch_size 64 --max_num_tokens 8192 --gemm_plugin bfloat16"
+    ).scenario
+    assert read["workload"]["serving"] == {"max_num_seqs": 64, "max_num_batched_tokens": 8192}
+    assert "model" not in read
+    with pytest.raises(SpecError, match="Weights in the host's memory"):
+        read_launch("trtllm-build --checkpoint_dir ckpt --weight_streaming")
 
 
 def test_what_a_file_switches_off_is_no_refusal(tmp_path):

@@ -19,7 +19,9 @@ PROGRAMS = {
     "megatron-lm": ("megatron-lm", "megatron-core"),
     "nemo": ("nemo",),
     "sglang": ("sglang",),
+    "tensorrt-llm": ("tensorrt-llm",),
     "torchtitan": ("torchtitan",),
+    "trtllm-build": ("trtllm-build",),
     "vllm": ("vllm",),
 }
 #: Keys that hold others, each of which the lists name too.

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import roofsim
-from roofsim.graph.base import Kind
+from roofsim.graph.base import Kind, Phase
 from roofsim.spec import catalog
 from tests.lower.transformer_checks import run
-from tests.lower.vision_checks import catalog_model, parameters
+from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 
 with Path(__file__).with_name("layers_reference.csv").open(encoding="utf-8") as _file:
     ROWS = list(csv.DictReader(_file))
@@ -72,3 +72,36 @@ def test_a_tower_runs_over_prompts_and_is_held_afterwards():
     tower = 2 * 577 * (24 * 12 * 1024**2 + 1024 * 4096 + 4096**2)
     assert tower < per_image < 1.1 * tower
     assert step["model_flops"] < 2.1 * (language + 4096 * 32064)
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "size", "flops"),
+    [
+        # torchvision 0.29.1 and timm 1.0.31 on meta tensors, FlopCounterMode.
+        ("efficientnetv2-s", 2, 384, 33462468608),
+        ("efficientnetv2-m", 2, 480, 98329841536),
+        ("efficientnetv2-l", 2, 480, 224318796032),
+        ("convnext-xlarge", 2, 224, 243684122624),
+    ],
+)
+def test_networks_of_images_have_the_flops_of_the_library(name, batch, size, flops):
+    graph = run(catalog_model(name), phase="forward", batch=float(batch), size=float(size))
+    assert parameters(graph) == catalog_model(name).published_parameters
+    assert heavy_flops(graph, Phase.FORWARD) == flops
+
+
+@pytest.mark.parametrize(
+    ("name", "matmul", "attention", "convolution"),
+    [
+        ("wav2vec2-base", 85181743104, 9179172864, 53796657152),
+        ("wav2vec2-large", 301941850112, 24477794304, 57466673152),
+    ],
+)
+def test_sound_has_the_flops_of_the_library(name, matmul, attention, convolution):
+    """Wav2Vec2ForCTC over 160,000 samples; its convolution of positions computes one position of 500 more, and drops it."""
+    flops = run(catalog_model(name), phase="forward", size=160000.0).grouped(lambda op: op.group, lambda op: op.flops())
+    assert flops[Kind.MATMUL] == matmul
+    assert flops[Kind.ATTENTION] == attention
+    assert flops[Kind.CONVOLUTION] == pytest.approx(convolution, rel=4e-4)
+    workload = roofsim.run({"model": name, "hardware": {"gpu": "a100"}}).scenario["workload"]
+    assert workload["sequence_length"] == 160000

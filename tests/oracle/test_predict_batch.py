@@ -246,6 +246,14 @@ def test_a_step_needs_a_model():
     assert small < large
 
 
+@pytest.mark.parametrize(
+    ("kind", "row"), [("kernel", {"m": 8, "n": 8, "k": 8}), ("collective", {"bytes": 8, "ranks": 8})]
+)
+def test_no_card_is_assumed(kind, row):
+    with pytest.raises(SpecError, match="gpu: expected a card"):
+        roofsim.predict_batch(kind, [row])
+
+
 def test_answers_are_versioned_and_plain():
     priced = roofsim.predict_batch("kernel", [{"m": 8, "n": 8, "k": 8}], gpu="h100")
     assert priced.to_dict()["schema"] == "roofsim/predict-batch/1"

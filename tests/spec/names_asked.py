@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs/reference/names.md"
 ASKED: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 HEAD = """# Names
 
-Which names of models, cards, nodes and engines that people ask for have an answer. The names were chosen by hand in November 2026 from
-hubs, benchmarks, price lists and threads; some entries and spellings were added because of this list, so what is asked for next is
-answered less often. `python -m tests.spec.names_asked --write` makes this page.
+Which names of models, cards, nodes and engines that people ask for have an answer. The names were chosen by hand in November 2026
+from hubs, benchmarks, price lists and threads; some entries and spellings were added because of this list, so what is asked
+for next is answered less often. `python -m tests.spec.names_asked --write` makes this page.
 
 | asked for in | kind | names | answered |
 | --- | --- | --- | --- |

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 import roofsim
 from roofsim.errors import SpecError
+from roofsim.lower.listed.table import BUILDERS
 from roofsim.spec.model.layers.amounts import all_sizes, worked_out
+from roofsim.spec.model.layers.blocks import Activation
+from roofsim.spec.model.layers.steps import BLOCKS, Step, Word
 from roofsim.spec.model.read import read_model
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.reading.source import parse_yaml
@@ -116,6 +121,13 @@ def test_a_degree_that_a_block_has_not_is_refused_by_its_name(parallel, message)
 def test_sizes_are_worked_out_of_each_other_in_any_order():
     assert all_sizes({"inner": "max(2 * width, 7) // 2", "width": 5}) == {"width": 5.0, "inner": 5.0}
     assert worked_out("-(3 - 10) % 4", {}) == 3.0
+
+
+def test_every_block_has_a_schema_and_a_builder():
+    fields = set(Step.model_fields) - {"repeat", "layers", "residual", "branches", "add", "multiply", "concat"}
+    beside = {"name", "source", "kept", "when", "shortcut", "merge", "inplace"}
+    assert fields - beside == set(BLOCKS) == set(BUILDERS)
+    assert set(get_args(Word)) <= {*BLOCKS, *get_args(Activation)}
 
 
 def test_the_schema_knows_every_block():

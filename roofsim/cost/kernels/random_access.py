@@ -51,11 +51,13 @@ def _sum_of_powers(count: Real, skew: Real) -> Real:
 
 
 def missed(lookups: Real, rows: Real, held: Real, skew: Real) -> Real:
-    """Return the look-ups that memory serves, of a cache that holds so many of the rows: the rest find theirs in it.
+    """Return the look-ups that memory serves, at most, of a cache that holds so many of the rows: the rest find theirs in it.
 
-    Each row that the cache keeps is fetched once.
+    The hottest rows are fetched once and found again; rows that are asked for less than once on average are fetched each time, as
+    are those beyond what the cache holds.
     """
-    kept = maximum(minimum(held, rows), 1.0)
+    asked = np.log(np.maximum(lookups / _sum_of_powers(rows, skew), 1.0)) / np.maximum(skew, _NEAR_ONE)
+    kept = maximum(minimum(minimum(held, rows), np.exp(np.minimum(asked, np.log(rows)))), 1.0)
     hits = lookups * hottest_share(kept, rows, skew)
     return lookups - hits + minimum(kept, hits)
 

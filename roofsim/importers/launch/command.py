@@ -82,6 +82,9 @@ def take_apart(text: str, shown: str) -> Command:
         if command.words[0] not in _SPOKEN and (program := _program(command)) is not None
     ]
     if not launches:
+        settings = _of_variables(script, shown)
+        if settings is not None:
+            return settings
         raise SpecError(_no_program(text, shown, path))
     if len(launches) > 1:
         lines = ", ".join(str(command.line) for command, _ in launches)
@@ -91,6 +94,21 @@ def take_apart(text: str, shown: str) -> Command:
     command, program = launches[0]
     place = Place(shown) if "\n" not in text.strip() else Place(shown, command.line)
     return _CommandReader(command, program, script, folder, place).command()
+
+
+def _of_variables(script: Script, shown: str) -> Command | None:
+    """Return what a script of settings exports, and which other ones it sources; None for any other script."""
+    tables = [table_of(name) for name in names() if table_of(name).variables]
+    table = next((table for table in tables if script.variables.keys() >= {*table.variables}), None)
+    if table is None:
+        return None
+    place = Place(shown)
+    sourced = [each.words[-1].rpartition("/")[2] for each in script.commands if each.words[0] in ("source", ".")]
+    said = [(name, (value,)) for name, value in script.variables.items() if value not in table.unset]
+    read = [*said, *((name, ()) for name in sourced)]
+    settings = {name: Setting(name, name, arguments, place) for name, arguments in read if table.knows(name)}
+    unread = tuple(name for name in sourced if not table.knows(name))
+    return Command(table, None, (), settings, unread, place=place)
 
 
 def _no_program(text: str, shown: str, path: Path | None) -> Problem:

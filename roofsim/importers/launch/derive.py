@@ -7,6 +7,7 @@ Tables set notes, keys that begin with a period, where one flag alone is no key 
 ``.machines``          nodes, where the number of processes is that of all
 ``.local_batch``       samples of a rank for each accumulation step; with a pipeline, all micro batches of one of its runs
 ``.accumulation``      accumulation steps
+``.rank_batch``        samples of a rank for each step, over all its micro batches
 ``.piece``             samples of a micro batch of a pipeline
 ``.replicate .shard``  ranks that hold copies, ranks that share one; ``.shard`` -1: all others
 ``.keeps_parameters``  whether ranks that share gradients and state keep whole parameters after the forward pass
@@ -290,6 +291,9 @@ class _Reading:
                 raise self.refuse(f"a batch of {local} is no multiple of micro batches of {micro}")
             keys["workload.micro_batch_size"] = micro
             steps *= self.whole(".local_batch") // int(micro or 1)
+        if ".rank_batch" in keys:
+            replicas = self.needed_replicas("a batch for each rank")
+            keys["workload.global_batch_size"] = self.whole(".rank_batch") * replicas
         stated = keys.get("workload.global_batch_size")
         if stated is None:
             self._global_of(steps)

@@ -75,10 +75,11 @@ class ShellCommand:
 
 @dataclass
 class Script:
-    """What a script holds: its commands, and the files that it writes with here-documents."""
+    """What a script holds: its commands, the files that it writes with here-documents, and the variables that it sets."""
 
     commands: list[ShellCommand] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 def read_script(text: str, shown: str) -> Script:
@@ -113,6 +114,7 @@ def read_script(text: str, shown: str) -> Script:
             variables |= {} if words or depth else own
             if words and words[0] not in _OPENS | _CLOSES:
                 script.commands.append(ShellCommand(number, words, variables | own, tuple(batch)))
+    script.variables = variables
     return script
 
 

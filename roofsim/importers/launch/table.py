@@ -19,7 +19,7 @@ _HERE: Final = Path(__file__).parent
 _PARTS: Final = _HERE / "parts"
 _LISTS: Final = ("product", "quotient", "multiple_of", "said_by")
 _TUPLES: Final = (
-    "scripts", "command", "model", "changes_nothing", "launchers", "signs", "unset", "engine_variants",
+    "scripts", "command", "model", "changes_nothing", "launchers", "variables", "signs", "unset", "engine_variants",
 )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ class FlagTable:
     signs
         Flags of a user's own script that tell the program.
     command
-        What starts it, for commands that are written.
+        What starts it, for commands that are written; nothing: they are only read.
     model
         Whether the first word that is no flag is the model, or the flags that name it.
     models
@@ -152,6 +152,8 @@ class FlagTable:
         Whether the file holds where a flag says something else.
     environment
         Variables of the environment -> the flags that they stand for.
+    variables
+        Variables that a script of settings exports, by which it is known; its flags are variables, and files that it sources.
     defaults
         Keys with what the program takes where no flag says otherwise.
     needs
@@ -184,6 +186,7 @@ class FlagTable:
     file: ConfigFile | None = None
     file_wins: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
     defaults: dict[str, Any] = field(default_factory=dict)
     needs: dict[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
@@ -242,6 +245,11 @@ def bare(name: str) -> str:
 def names() -> list[str]:
     """Return the programs whose commands are known."""
     return sorted(path.stem for path in _HERE.glob("*.yaml"))
+
+
+def written() -> list[str]:
+    """Return the programs whose commands are written too."""
+    return [name for name in names() if table_of(name).command]
 
 
 @lru_cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.importers.launch.check import differences
 from roofsim.importers.launch.notes import notes_of
-from roofsim.importers.launch.table import table_of
+from roofsim.importers.launch.table import table_of, written
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.units import parse
@@ -121,6 +121,10 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
 
 def _check(scenario: Mapping[str, Any], table: FlagTable, shown: str) -> None:
     """Refuse a scenario of another phase or family, and a model that the program does not know."""
+    if not table.command:
+        raise SpecError(
+            Problem(f"{table.name} is read, not written", Place(shown), hint=f"Known: {', '.join(written())}.")
+        )
     phase = scenario["workload"]["phase"]
     if table.phase is not None and phase != table.phase:
         raise SpecError(

@@ -29,6 +29,8 @@ class Traits:
         What the ranks of a tensor group must divide: (name of the field, number).
     longest_sequence, longest_target
         Tokens that it has positions for; `longest_target` of the decoder behind an encoder.
+    usual_sequence
+        Vectors of a sample where nobody says how many, of what is no text; None: what is usual of text.
     target_start
         Tokens that such a decoder starts from.
     image_size
@@ -59,6 +61,7 @@ class Traits:
     key_value_heads: Number | None = None
     tensor_splits: tuple[tuple[str, Number], ...] = ()
     longest_sequence: Number | None = None
+    usual_sequence: Number | None = None
     longest_target: Number | None = None
     target_start: int = 1
     image_size: Number | None = None

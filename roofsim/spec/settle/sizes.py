@@ -150,8 +150,9 @@ class _DefaultSizes:
 
         `written`: tokens that come behind it and need room as well.
         """
-        room = DEFAULT_LENGTH if longest is None else _most(longest - written, 1)
-        length = _least(DEFAULT_LENGTH, room)
+        usual = DEFAULT_LENGTH if self.traits.usual_sequence is None else self.traits.usual_sequence
+        room = usual if longest is None else _most(longest - written, 1)
+        length = _least(usual, room)
         if self.quiet:
             return length
         if longest is None:

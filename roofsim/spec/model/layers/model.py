@@ -154,6 +154,7 @@ class LayersModel(ModelSpec):
             key_value_heads=min(shared, default=None),
             tensor_splits=self._splits(sizes),
             longest_sequence=self.max_sequence_length if self.counted_in == "tokens" else None,
+            usual_sequence=self.max_sequence_length if self.inputs == "features" else None,
             image_size=self.image_size if self.counted_in == "images" else None,
             windowed=any(getattr(block, "sliding_window", None) is not None for block in blocks),
             recurrent=any(block.recurrent for block in blocks),

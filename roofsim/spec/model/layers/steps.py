@@ -169,7 +169,7 @@ class Step(Strict):
 #: Keys of steps that hold several layers, or that take kept results.
 COMPOSED: Final = ("repeat", "layers", "residual", "branches")
 TAKING: Final = ("add", "multiply", "concat")
-_BLOCKS: Final[dict[str, type[LayerBlock]]] = {
+BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "linear": blocks.LinearBlock,
     "conv": blocks.ConvBlock,
     "causal_conv": blocks.CausalConvBlock,
@@ -220,7 +220,7 @@ def as_block(kind: str, given: Any) -> Any:
     >>> as_block("linear", 512).width
     512
     """
-    schema = _BLOCKS.get(kind)
+    schema = BLOCKS.get(kind)
     if schema is None or isinstance(given, schema):
         return given if schema is not None else None
     return schema.model_construct(**{schema.main: given})
@@ -234,5 +234,5 @@ def as_step(item: Any) -> Step:
     """
     if isinstance(item, Step):
         return item
-    given: dict[str, Any] = {item: {}} if item in _BLOCKS else {"activation": item}
+    given: dict[str, Any] = {item: {}} if item in BLOCKS else {"activation": item}
     return Step(**given)
