@@ -32,6 +32,8 @@ _SOFTWARE: Final = (
 _COUNTED: Final = (
     "convolutions", "streams", "host", "communication", "nodes", "crowded", "recalled", "unknown_host", "unknown_flows",
 )  # fmt: skip
+#: Terms of intervals of which a part is another one in every run.
+_EVERY_RUN: Final = ("communication", "nodes")
 
 #: Numbers of a resolved scenario that decide how large its kernels are.
 _SIZES: Final = {
@@ -57,6 +59,7 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     ``w sqrt(sum (share after - share before)^2 / sum share before^2)``. Of what a run has more of (hosts, communication,
     convolutions) the additional part errs. Kernels of other sizes err apart as well: by `sizes_apart` of the
     physics times the logarithm of the factor between the sizes, but for those that were measured on the card itself at both.
+    What networks and nodes are off by is in part another error in every run: `run_to_run` of the physics.
 
     Parameters
     ----------
@@ -73,6 +76,10 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
     own = min(float(before.own_kernels), float(after.own_kernels))
     sizes = shipped_physics()["sizes_apart"] * _apart_in_size(before.scenario, after.scenario) * (1.0 - own)
     below = above = math.hypot(sizes, *(float(one.interval_terms.get(OWN, (0.0,))[0]) for one in (before, after)))
+    if before.scenario != after.scenario:
+        fresh = shipped_physics()["run_to_run"]
+        down, up = (fresh * one for one in _drawn_apart(before.interval_terms, after.interval_terms))
+        below, above = math.hypot(below, down), math.hypot(above, up)
     for name in dict.fromkeys((*before.interval_terms, *names, *extra)):
         first, second = (terms.get(name, (0.0, 0.0)) for terms in (before.interval_terms, after.interval_terms))
         if name == OWN:
@@ -85,6 +92,14 @@ def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float
             up, down = (max(float(one), float(two)) * moved for one, two in zip(first, second, strict=True))
         below, above = math.hypot(below, down), math.hypot(above, up)
     return ratio * math.exp(-below), ratio * math.exp(above)
+
+
+def _drawn_apart(first: Terms, second: Terms) -> tuple[float, float]:
+    """Return how far what differs from run to run puts both ends of a ratio of speeds, the second over the first."""
+    own, other = ([terms[name] for name in _EVERY_RUN if name in terms] for terms in (second, first))
+    down = math.hypot(*(float(high) for _, high in own), *(float(low) for low, _ in other))
+    up = math.hypot(*(float(low) for low, _ in own), *(float(high) for _, high in other))
+    return down, up
 
 
 def _apart_in_size(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -67,6 +68,7 @@ def rent_or_buy(
     utilisation: Utilisation = None,
     resale: Resale = None,
     against: Against = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -82,6 +84,7 @@ def rent_or_buy(
         "utilisation": utilisation,
         "resale": resale,
     }
+    checked_report(html)
     document = document_of(scenario, overrides)
     answer = owning_document(document, purchase=purchase, rent=rent, against=against, assume=assume)
     if json:
@@ -92,3 +95,6 @@ def rent_or_buy(
         from roofsim.report.printed import show
 
         show(answer, console())
+    stated = {name: value for name, value in assume.items() if value is not None}
+    arguments = {"purchase": purchase, "rent": rent, "against": against, "assume": stated}
+    write_report(html, answer, "rent_or_buy", document, arguments)

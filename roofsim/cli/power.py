@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Json, Scenario
+from roofsim.cli.flags import PICTURES, Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 
@@ -31,6 +32,7 @@ def power(
     scenario: Scenario,
     limits: Limits = None,
     plot: Plot = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     overrides: Overrides,
@@ -39,8 +41,10 @@ def power(
     from roofsim.decide.power import power_document
 
     checked_path(plot, *PICTURES)
+    checked_report(html)
     asked = [part.strip() for text in limits or () for part in text.split(",") if part.strip()]
-    curve = power_document(document_of(scenario, overrides), asked)
+    document = document_of(scenario, overrides)
+    curve = power_document(document, asked)
     if json:
         from roofsim.report.tabular import to_json
 
@@ -53,3 +57,4 @@ def power(
         from roofsim.report.power_plot import draw_power
 
         draw_power(curve, plot)
+    write_report(html, curve, "power", document, {"limits": asked})

@@ -155,7 +155,7 @@ def _simulated(served: Served) -> Simulated | None:
         workers=served.workers,
         concurrency=concurrency,
         rate=None if plan.request_rate is None else plan.request_rate / share,
-        poisson=plan.serving.arrivals != "constant",
+        poisson=plan.serving.scattered,
         variation=plan.variation,
         log=served.requests,
     )

@@ -13,6 +13,7 @@ from roofsim.serve.latencies import TokenLatencies, alone_on, kept_of_scatter
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.spread import LatencySpread
 from roofsim.serve.surface import Passes
+from roofsim.serve.variation import waits_of_many
 from roofsim.serve.waiting_prompts import prompts_only
 
 if TYPE_CHECKING:
@@ -160,13 +161,14 @@ def closed_loop_state(timing: Timing, load: Load, workers: Workers, concurrency:
 def _beyond(timing: Timing, load: Load, workers: Workers, rate: float) -> float:
     """Return the mean seconds that a prompt waits for a worker.
 
-    A free worker takes it: of several fewer wait, and for less (Sakasegawa, Ann. Inst. Stat. Math. 29, 1977).
+    A free worker takes it: of several fewer wait, and for less (Sakasegawa, Ann. Inst. Stat. Math. 29, 1977). The wait goes
+    with the variation of arrivals and prompts.
     """
     lone = _lone(timing, load)
     prompts = prompts_only(timing, _prompts(load), rate / workers.prefill, lone)
     busy = min(rate / workers.prefill * lone, 1.0)
     several = busy ** (np.sqrt(2.0 * (workers.prefill + 1.0)) - 2.0) / workers.prefill
-    return max(prompts - lone, 0.0) * float(several)
+    return max(prompts - lone, 0.0) * float(several) * waits_of_many(load, busy)
 
 
 def _lone(timing: Timing, load: Load) -> float:

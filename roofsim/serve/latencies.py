@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.records import dataclass, replace
-from roofsim.serve.full_steps import alone
+from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.spread import LatencySpread
+from roofsim.serve.variation import own_times, spread_by
 from roofsim.serve.waiting_prompts import arriving, arriving_at, most_in_pass
 
 if TYPE_CHECKING:
@@ -87,12 +88,22 @@ def latencies_of(behind: Behind) -> TokenLatencies:
     wait = taken.queued / company.rate
     mean = steady.time_to_first_token - load.request_time - wait
     alike = not company.scattered or load.checks <= 0.0
+    own = _own_times(behind)
+    mean -= float(own[0] @ own[1]) + behind.queueing.longer
     first = _alike(steady, load, mean, wait) if alike else _first(behind, mean)
+    first = spread_by(first, behind.queueing, own, load.prompts_squared)
     first = replace(first, travel=load.request_time)
     if taken.crowded > 0.0 and wait > 0.0:
         first = replace(first, waiting=taken.crowded, wait=wait / taken.crowded)
     lone = alone(company.timing, load, 0.0, load.budget)
     return TokenLatencies(first=first, each=_each(behind), alone=alone_on(company.timing, load, lone))
+
+
+def _own_times(behind: Behind) -> tuple[Array, Array]:
+    """Return by how many seconds prompts take longer than the mean one, and how many do."""
+    load, timing, taken = behind.company.load, behind.company.timing, behind.taken
+    decoding = taken.decoding / max(1.0 - taken.idle, _LEAST) if load.checks > 0.0 else 0.0
+    return own_times(timing, load, decoding, room_in_step(timing, load, decoding))
 
 
 def _alike(steady: Steady, load: Load, mean: float, wait: float) -> LatencySpread:

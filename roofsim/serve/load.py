@@ -70,6 +70,8 @@ class Load:
         Whether all requests are equally long, so that those that begin together end together.
     variation
         Standard deviation of output lengths as a share of their mean.
+    arrivals_squared, prompts_squared
+        Squared coefficients of variation: of the times between requests (at random: 1), and of the tokens of prompts.
     in_step
         Replicas whose steps begin together, each as long as that of the one that has most to do.
     batches
@@ -86,6 +88,8 @@ class Load:
     request_time: float
     alike: bool
     variation: float = 0.0
+    arrivals_squared: float = 1.0
+    prompts_squared: float = 0.0
     in_step: float = 1.0
     batches: float = 1.0
 

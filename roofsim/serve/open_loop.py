@@ -11,6 +11,7 @@ from roofsim.records import dataclass, field, replace
 from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, room_in_step
 from roofsim.serve.load import Load, Steady
+from roofsim.serve.variation import Queueing, counted_bursts, own_times, queueing
 from roofsim.serve.waiting_prompts import PromptPasses, SharedSteps, filled, prompts_only, seconds_beside
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Behind:
     company: ArrivingPrompts
     places: Places
     taken: Taken
+    queueing: Queueing
 
 
 def behind_state(
@@ -65,7 +67,7 @@ def behind_state(
     taken = places.taken(load, rate, rate / highest) if poisson else places.taken_evenly(load, rate)
     running, wait_for_room = taken.decoding, taken.queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
-    first, low, high = _first(company, taken, step)
+    first, low, high, queue = _first(company, taken, step, rate / highest)
     decode = step * load.checks
     steady = Steady(
         time_to_first_token=load.request_time + wait_for_room + first,
@@ -78,7 +80,7 @@ def behind_state(
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
-    return Behind(steady=steady, company=company, places=places, taken=taken)
+    return Behind(steady=steady, company=company, places=places, taken=taken, queueing=queue)
 
 
 class ArrivingPrompts:
@@ -253,14 +255,16 @@ class Places:
         `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
         as it has tokens, and as many come as fit in a step's seconds; their number is a birth and death process ``p(n) =
         p(n-1) x rate x kept / n``. Prompts make steps longer, longer steps bring more prompts: arrivals come in bunches, whose
-        variance is 1 / (1 - share of prompts)^2 times that of single ones (a branching process), while the more alike requests
-        are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much more
-        variance, around the same mean.
+        variance is (A + P^2 S) / (1 - P)^2 times that of single ones, with P for the share of prompts and A and S for the squared
+        coefficients of variation of times between requests and of prompts (a branching process), while the more alike
+        requests are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much
+        more variance, around the same mean.
         """
         if load.checks <= 0.0:
             return self.taken_evenly(load, rate)
         squared = min(load.variation, 1.0) ** 2
-        bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
+        arriving = counted_bursts(load, rate * self.kept) + load.prompts_squared * self.prompts**2
+        bunched = (arriving / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
         # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
         gain = np.gradient(np.log(self.kept), np.log(self.numbers)) if len(self.numbers) > 1 else np.zeros(1)
         shift = 0.5 * (bunched - 1.0) * np.clip(1.0 - gain, 0.0, 1.0)
@@ -284,8 +288,9 @@ class Places:
 
     def _scatter(self, load: Load) -> float:
         """Return the variance of those that wait for room: they make no step longer, and come and go one by one."""
-        squared = min(load.variation, 1.0) ** 2
-        return 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
+        squared, prompts = min(load.variation, 1.0) ** 2, float(self.prompts[-1])
+        arriving = counted_bursts(load, float(self.numbers[-1])) + load.prompts_squared * prompts**2
+        return 0.5 * (arriving + squared * (1.0 - prompts) ** 2)
 
     def _beyond(self, load: Load, rate: float, full: float, last: float) -> tuple[Array, Array]:
         """Return the logarithms of the weights of 1, 2, ... requests that wait for room, and these numbers.
@@ -305,8 +310,8 @@ class Places:
         return last + np.log(work) + np.cumsum(rises), waiting
 
 
-def _first(company: ArrivingPrompts, taken: Taken, step: float) -> tuple[float, float, float]:
-    """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
+def _first(company: ArrivingPrompts, taken: Taken, step: float, full: float) -> tuple[float, float, float, Queueing]:
+    """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case, and its queue.
 
     Who comes to an idle server begins at once; else waits for the end of a step, and has the next ones with those who came
     meanwhile, as far as they fit in, and with the requests that decode. Arrivals see what is there over time.
@@ -315,16 +320,33 @@ def _first(company: ArrivingPrompts, taken: Taken, step: float) -> tuple[float, 
     decoding = taken.decoding / max(1.0 - taken.idle, 2.0**-20) if load.checks else 0.0
     room = room_in_step(timing, load, decoding)
     lone = alone(timing, load, 0.0, room)
+    shifts, often = own_times(timing, load, decoding, room)
+    longer = float(shifts @ often)
     if load.checks <= 0.0:
         even = not company.scattered and rate * lone <= 1.0
         mean = lone if even else prompts_only(timing, load, rate, lone)
-        return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
+        queue = _queueing(company, 0.0, full, lone, mean - lone) if company.scattered else Queueing()
+        mean += queue.seconds + longer
+        return mean, lone, max(3.0 * mean - 2.0 * lone, mean), queue
     beside = alone(timing, load, decoding, room)
     busy = taken.prompt_time
+    queue = Queueing()
+    if company.scattered:
+        lonely = beside + 0.5 * timing.decode_step(decoding, load.context)
+        queue = _queueing(company, decoding, full, company.each(decoding), max(busy - lonely, 0.0))
     if not company.scattered:
         plain, share = timing.decode_step(decoding, load.context), min(rate * company.each(decoding), 1.0)
         evenly = beside + 0.5 * (step if timing.mixed else share * lone + (1.0 - share) * plain)
         # What takes longer to arrive than the time between two requests arrives in no order.
         busy = evenly + min(rate * load.request_time, 1.0) * max(busy - evenly, 0.0)
-    mean = taken.idle * lone + (1.0 - taken.idle) * busy
-    return mean, lone, max(mean, busy + 2.0 * (busy - beside))
+    mean = taken.idle * lone + (1.0 - taken.idle) * busy + queue.seconds + longer
+    return mean, lone, max(mean, busy + 2.0 * (busy - beside)), queue
+
+
+def _queueing(company: ArrivingPrompts, decoding: float, full: float, each: float, alike: float) -> Queueing:
+    """Return what bursts and unequal prompts make of the wait behind other prompts."""
+    timing, load = company.timing, company.load
+    if load.arrivals_squared == 1.0 and load.prompts_squared == 0.0:
+        return Queueing()
+    one, two = (seconds_beside(timing, load, decoding, number) for number in (1.0, 2.0))
+    return queueing(load, rate=company.rate, full=full, each=each, more=max(two - one, 0.0), alike=alike)

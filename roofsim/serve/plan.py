@@ -205,7 +205,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Serv
     )
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
-    if plan.request_rate is not None and serving.arrivals is None:
+    if plan.request_rate is not None and serving.arrivals is None and serving.arrival_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, "arrivals: poisson"))
     if plan.draft is not None:
         own = (note for note in plan.draft.assumed if note not in resolved.assumed)

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 #: What a request must have, and what it may have.
 NEEDED: Final = ("prompt", "output")
 OPTIONAL: Final = ("arrival",)
-#: Tokens of a prompt or an output at most, and the largest variation of lengths that a server takes.
+#: Tokens of a prompt or an output at most, and the largest variations of outputs, and of prompts and gaps, that a server takes.
 _MOST: Final = 10**9
 _WIDEST: Final = 3.0
+_WILDEST: Final = 10.0
 #: Requests that are drawn.
 _DRAWN: Final = 4096
 _FORMS: Final = (
@@ -84,7 +85,10 @@ class RequestLog:
                 message = f"{self.source} says how long prompts and outputs are, and so does the scenario"
                 raise SpecError(Problem(message, document.place(("workload", key)), f"workload.{key}", "Leave it out."))
         serving = (document.data.get("workload") or {}).get("serving") or {}
-        spread = {"length_variation": round(min(variation(self.outputs), _WIDEST), 6)} | dict(serving)
+        measured = {"length_variation": (self.outputs, _WIDEST), "prompt_variation": (self.prompts, _WILDEST)}
+        if self.gaps is not None:
+            measured["arrival_variation"] = (self.gaps, _WILDEST)
+        spread = {key: round(min(variation(of), most), 6) for key, (of, most) in measured.items()} | dict(serving)
         values: dict[str, Any] = {
             "prompt_length": max(round(float(np.mean(self.prompts))), 1),
             "output_length": max(round(float(np.mean(self.outputs))), 1),
@@ -98,16 +102,14 @@ class RequestLog:
         return document
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the estimate leaves out of these requests, which a simulation has."""
+        """Return what the estimate takes these requests as, which a simulation runs as they are."""
         said = []
         if (spread := variation(self.prompts)) > 0.0:
-            said.append(
-                f"prompts vary by {spread:.0%} of their mean: the estimate takes each as the mean one, a simulation as it is"
-            )
+            said.append(f"prompts vary by {spread:.0%} of their mean: the estimate takes them as log-normal")
         if self.gaps is not None:
             said.append(
-                f"times between requests vary by {variation(self.gaps):.0%} of their mean (at random: 100%): only a simulation "
-                "has their bursts"
+                f"times between requests vary by {variation(self.gaps):.0%} of their mean (at random: 100%): the estimate takes "
+                "each as independent of the one before; only a simulation has longer waves and bursts of a log"
             )
         return tuple(said)
 

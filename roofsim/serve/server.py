@@ -52,7 +52,7 @@ class Server:
     @property
     def poisson(self) -> bool:
         """Whether requests come at random."""
-        return self.plan.serving.arrivals != "constant"
+        return self.plan.serving.scattered
 
     @property
     def highest_rate(self) -> float:
@@ -161,6 +161,8 @@ def _steps(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | None
         request_time=plan.request_time,
         alike=plan.variation == 0.0,
         variation=plan.variation,
+        arrivals_squared=plan.serving.arrivals_squared,
+        prompts_squared=((plan.serving.prompt_variation or 0.0) * plan.prompt / plan.new) ** 2,
         in_step=replicas_in_step(plan.resolved.parallel, plan.replicas),
         batches=batches,
     )
@@ -176,7 +178,7 @@ def _budget(plan: ServerPlan) -> float:
 
 def steady_state(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
     """Return the steady state of the whole server under its load; None where it falls behind."""
-    poisson = plan.serving.arrivals != "constant"
+    poisson = plan.serving.scattered
     if plan.request_rate is not None:
         if workers is not None:
             return disaggregated.open_loop_state(timing, load, workers, plan.request_rate)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import roofsim
 from roofsim.analyze.ratio import speedup_interval
 from tests.surely import sure
 
@@ -31,3 +32,20 @@ def test_swapping_two_runs_inverts_the_interval():
     low, high = sure(speedup_interval(one, two, 1.3))
     back = speedup_interval(two, one, 1 / 1.3)
     assert back == pytest.approx((1 / high, 1 / low))
+
+
+def test_networks_err_anew_in_every_run():
+    base = {"workload": {"micro_batch_size": 2, "sequence_length": 2048}, "parallel": {"tensor": 8}}
+    many, few = (
+        [
+            roofsim.run(
+                {"model": "llama3-8b", **base, "hardware": {"gpu": "a100", "gpus": gpus}}, micro_batch_size=batch
+            )
+            for batch in (2, 4)
+        ]
+        for gpus in (512, 8)
+    )
+    wide, narrow = (sure(speedup_interval(one, two, 1.0)) for one, two in (many, few))
+    assert wide[1] / wide[0] > 1.05 * narrow[1] / narrow[0]
+    same = sure(speedup_interval(many[0], many[0], 1.0))
+    assert same == pytest.approx((1.0, 1.0))

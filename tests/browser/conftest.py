@@ -31,6 +31,11 @@ COMMANDS = {
     "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",
     "need": "need llama3-8b --gpu h100 --phase decode --context-length 1k --engine vllm --step-time 6ms",
     "advise": "advise gpt.yaml --gpu a100",
+    "check": "check gpt2-124m --gpu a100 --measured step_time=70ms",
+    "budget": "budget gpt2-124m --usd 200 --days 1 --gpu a100,l4",
+    "power": "power gpt2-124m --gpu a100",
+    "rent-or-buy": "rent-or-buy gpt2-124m --gpu a100",
+    "diff": "diff gpt2-124m gpt.yaml --gpu a100 --by class",
     "validate": "validate",
 }
 

@@ -19,7 +19,8 @@ def page(answer: Any, asked: AskedReport) -> ReportPage:
     """Return the page."""
     line = line_of(answer).removeprefix("<").removesuffix(">").partition(": ")[2]
     head, _, rest = line.partition(": ")
-    data = Data({"answer": plain(answer.to_dict())})
+    own = plain(answer.to_dict())
+    data = Data({"answer": own} if own.get("rows") else {"answer": own, "rows": plain(answer.to_rows())})
     return ReportPage(
         verb=asked.verb,
         headline=head,
@@ -27,7 +28,7 @@ def page(answer: Any, asked: AskedReport) -> ReportPage:
         verdict=(rest,) if rest else (),
         sections=filled(
             Section(title="The answer", blocks=(Code(name="As the command line prints it", text=text_of(answer)),)),
-            Section(title="Rows", blocks=(rows_table(data),)),
+            Section(title="Rows", blocks=(rows_table(data, ("answer", "rows") if own.get("rows") else ("rows",)),)),
         ),
         data=data.data,
     )

@@ -129,13 +129,12 @@ class Serving(DynamicBatching):
     )
     prompt_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
         default=None,
-        description="Standard deviation of prompt lengths as a share of their mean (log-normal): for a simulation; the estimate "
-        "takes all prompts as the mean one.",
+        description="Standard deviation of prompt lengths as a share of their mean (log-normal). Left out: all are as long.",
     )
     arrival_variation: Annotated[float, Field(ge=0.0, le=10.0)] | None = Field(
         default=None,
-        description="Standard deviation of the times between requests as a share of their mean (log-normal; at random: 1, bursts: "
-        "more): for a simulation.",
+        description="Standard deviation of the times between requests as a share of their mean (log-normal): 1 is as irregular as "
+        "at random, more are bursts, 0 is arrivals: constant. Left out: as arrivals says.",
     )
     num_prompts: Count | None = Field(
         default=None,
@@ -170,6 +169,16 @@ class Serving(DynamicBatching):
     disaggregated: Disaggregation | None = Field(
         default=None, description="Prefill and decode on workers of their own."
     )
+
+    @property
+    def scattered(self) -> bool:
+        """Whether times between requests vary."""
+        return self.arrivals != "constant" if self.arrival_variation is None else self.arrival_variation > 0.0
+
+    @property
+    def arrivals_squared(self) -> float:
+        """Squared coefficient of variation of the times between requests, where they vary; at random: 1."""
+        return 1.0 if not self.arrival_variation else self.arrival_variation**2
 
     @model_validator(mode="after")
     def _one_prefix(self) -> Self:
