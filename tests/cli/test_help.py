@@ -119,8 +119,21 @@ def examples():
 def test_examples_of_the_help_work(cli, line, tmp_path, monkeypatch):
     if not line.startswith("roofsim init"):
         shutil.copy(ROOT / "gpt.yaml", tmp_path)
+    if "HEAD~" in line:
+        _two_commits(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert cli(*shlex.split(line)[1:]).strip()
+
+
+def _two_commits(folder):
+    git = ["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-qm", "old"],
+        ["commit", "-q", "--allow-empty", "-m", "new"],
+    ):
+        subprocess.run([*git, *arguments], check=True)
 
 
 def test_help_needs_no_schema_and_one_verb_no_other():
