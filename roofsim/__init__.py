@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from roofsim.decide.advise import advise
     from roofsim.decide.budget import budget
     from roofsim.decide.check import check
+    from roofsim.decide.diff import diff
     from roofsim.decide.need import need
     from roofsim.decide.owning import rent_or_buy
     from roofsim.decide.power import power
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from roofsim.decide.whatif import whatif
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
+    from roofsim.oracle.predict import predict_batch
     from roofsim.plans import plan
     from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, graph, memory, ops, timeline
@@ -41,6 +43,7 @@ __all__ = [
     "check",
     "collectives",
     "compare",
+    "diff",
     "evaluate",
     "explain",
     "fit",
@@ -51,6 +54,7 @@ __all__ = [
     "ops",
     "plan",
     "power",
+    "predict_batch",
     "rent_or_buy",
     "resolve",
     "run",
@@ -77,6 +81,7 @@ _HOMES = {
     "check": "roofsim.decide.check",
     "collectives": "roofsim.views",
     "compare": "roofsim.api",
+    "diff": "roofsim.decide.diff",
     "evaluate": "roofsim.evaluate",
     "explain": "roofsim.views",
     "fit": "roofsim.api",
@@ -86,6 +91,7 @@ _HOMES = {
     "need": "roofsim.decide.need",
     "ops": "roofsim.views",
     "plan": "roofsim.plans",
+    "predict_batch": "roofsim.oracle.predict",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",

@@ -17,6 +17,7 @@ from roofsim.analyze.stated import scenario_of
 from roofsim.analyze.throughput import tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.warnings_of_results import warnings_of
+from roofsim.analyze.watts import drawn_watts
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, exactly, real
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.compare.rows import Comparison
-    from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.resolving import Shared
     from roofsim.search.table import SweepTable
@@ -300,7 +300,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
         work=work_of(evaluation),
         memory=memory,
         elasticity=None if binds is None else binds.elasticity,
-        cost=_cost(evaluation, step),
+        cost=_cost(evaluation, drawn_watts(evaluation)),
         warnings=() if several else (*resolved.warnings, *warnings_of(evaluation, memory)),
         assumed=resolved.assumed,
         provenance=() if several else (*provenance(resolved), *interval_rows(terms), *_assumed(resolved)),
@@ -359,7 +359,7 @@ def _latency(evaluation: Evaluation) -> dict[str, Real | None]:
     return latencies
 
 
-def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
+def _cost(evaluation: Evaluation, watts: Real | None) -> dict[str, Any]:
     resolved = evaluation.resolved
     _, units, unit = units_per_step(resolved)
-    return cost(resolved.gpu, resolved.system, resolved.gpus, step.step, units, unit)
+    return cost(resolved.gpu, resolved.system, resolved.gpus, evaluation.step.step, units, unit, watts)

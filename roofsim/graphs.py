@@ -145,6 +145,7 @@ class TrainingGraphs(Graphs):
             resolved.workload.optimizer,
             number,
             adapter_of(resolved),
+            averages=resolved.workload.weight_average == "ema",
         )
         passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, number)
         passes = offloaded(passes, resolved.parallel.offload, resolved.precision, number)

@@ -233,3 +233,11 @@ def _largest_of_each(ranks: Any) -> Any:
 PLAIN_FUNCTIONS.update(
     {np.maximum: maximum, np.minimum: minimum, np.ceil: ceil, np.floor: floor, np.isclose: same, "same": same}
 )
+
+
+def soft_minimum(a: Real, b: Real, norm: float) -> Real:
+    """Return a soft minimum of numbers that are not negative; 0 where one of them is."""
+    small, large = minimum(a, b), maximum(a, b)
+    ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
+    lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
+    return lesser

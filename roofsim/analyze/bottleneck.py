@@ -24,7 +24,7 @@ BUBBLE: Final = "bubble"
 
 #: Which hardware rates a bound stands for.
 RATES_OF: Final[dict[str, tuple[str, ...]]] = {
-    "compute": ("tensor_flops", "vector_flops"),
+    "compute": ("tensor_flops", "vector_flops", "unit_rate"),
     "memory_bandwidth": ("memory_bandwidth",),
     "launch": ("launch_rate", "host_issue_rate"),
     "power": ("power",),
@@ -36,6 +36,9 @@ RATES_OF: Final[dict[str, tuple[str, ...]]] = {
     "storage": ("storage",),
     BUBBLE: (),
 }
+
+#: Rates that bind under no name of their own.
+UNBOUND: Final = ("latency",)
 
 #: Factors on what binds at which the runner-up's turn is looked for, from the second on and most of them close to 1; what
 #: leads at the last, which stands for "without limit", leads for good. The first helps to interpolate.
@@ -118,7 +121,7 @@ def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
     where another resource binds, its steps are priced then. All points of a step are priced together.
     """
     names, at = _taking_part(step), np.log(_FACTORS)
-    rates = tuple(rate for name in names for rate in RATES_OF[name])
+    rates = (*(rate for name in names for rate in RATES_OF[name]), *UNBOUND)
     sides = both_sides(rates)
     likely = _Scan(names, _by_point([step.resources[name] for name in names]).argmax(axis=0))
     around = np.broadcast_to(sides[..., np.newaxis], (*sides.shape, len(likely.bound)))

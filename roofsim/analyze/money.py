@@ -16,7 +16,9 @@ JOULES_PER_KWH: Final = 3.6e6
 MILLION: Final = 10.0**6
 
 
-def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: Real, unit: str) -> dict[str, Any]:
+def cost(
+    gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: Real, unit: str, watts: Real | None
+) -> dict[str, Any]:
     """Return what a step costs; a figure is null where the catalog has no price.
 
     Parameters
@@ -25,10 +27,12 @@ def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: 
         Tokens or images that a step handles.
     unit
         ``tokens`` or ``images``.
+    watts
+        What each GPU draws on average (`roofsim.analyze.watts.drawn_watts`); None: not known.
     """
     quote = quote_of(gpu, system, gpus)
     per_million = step_time / units_per_step * MILLION if units_per_step > 0.0 else None
-    energy = None if gpu.tdp is None else gpu.tdp * gpus * step_time / JOULES_PER_KWH
+    energy = None if watts is None else watts * gpus * step_time / JOULES_PER_KWH
     dollars = None if quote is None else quote.per_gpu * gpus
     return {
         "usd_per_hour": dollars,
@@ -40,8 +44,8 @@ def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: 
         else dollars / SECONDS_PER_HOUR * per_million,
         "kwh": energy,
         f"kwh_per_million_{unit}": None
-        if gpu.tdp is None or per_million is None
-        else gpu.tdp * gpus * per_million / JOULES_PER_KWH,
+        if watts is None or per_million is None
+        else watts * gpus * per_million / JOULES_PER_KWH,
         "usd_purchase": None if gpu.price.purchase is None else gpu.price.purchase * gpus,
         "price_date": gpu.price.purchase_date if quote is None else quote.date,
         "price_kind": None if quote is None else quote.kind,

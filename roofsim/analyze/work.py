@@ -27,7 +27,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
     table: dict[str, dict[str, dict[str, Real]]] = {}
     micro = evaluation.program.num_micro_batches
     several = any_above(evaluation.resolved.gpus, 1.0)
-    beside = _beside_the_slowest(evaluation)
+    beside = beside_the_slowest(evaluation)
     for place, (stage, priced) in enumerate(zip(evaluation.program.stages, evaluation.priced, strict=True)):
         if place in beside:
             continue
@@ -55,7 +55,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
     return table
 
 
-def _beside_the_slowest(evaluation: Evaluation) -> set[int]:
+def beside_the_slowest(evaluation: Evaluation) -> set[int]:
     """Return the places of stages of a pipeline that are not its slowest."""
     program = evaluation.program
     chains = [list(range(len(program.stages)))] if program.pipelined else program.chains()
@@ -94,4 +94,4 @@ def _of_networks(evaluation: Unpriced) -> dict[str, Real]:
     return {"total": total + real(evaluation.resolved.model.traits().idle_parameters), "active": total}
 
 
-__all__ = ["flops_of", "parameters_of", "work_of"]
+__all__ = ["beside_the_slowest", "flops_of", "parameters_of", "work_of"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from roofsim.schema.base import FieldInfo
 
-    Verb = Callable[..., None]
+    Verb = Callable[..., int | None]
 
 #: Keys that only ``--set`` reaches: mappings of many keys, and what only plug-ins have.
 WITHOUT_FLAG: Final = ("engine_facts", "offload", "override", "passes")

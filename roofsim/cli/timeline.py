@@ -19,6 +19,15 @@ Plot = Annotated[
         help="Draw the micro batches of each pipeline stage, or the streams of a GPU (.png, .svg, .pdf).",
     ),
 ]
+Chakra = Annotated[
+    Path | None,
+    Option(
+        "--chakra",
+        metavar="PREFIX",
+        help="Write Chakra execution traces for simulators of networks (ASTRA-sim): PREFIX.0.et and so on, one per rank, and "
+        "PREFIX.groups.json. Needs protobuf: roofsim[chakra].",
+    ),
+]
 
 
 @scenario_options(leave_out=LONG_RUNS, prices=False)
@@ -26,6 +35,7 @@ def timeline(
     *,
     scenario: Scenario,
     trace: Trace = None,
+    chakra: Chakra = None,
     plot: Plot = None,
     dark: Dark = False,
     html: Html = None,
@@ -55,6 +65,10 @@ def timeline(
         from roofsim.report.trace import write_trace
 
         write_trace(answer, trace)
+    if chakra is not None:
+        from roofsim.traces.chakra import write_chakra
+
+        write_chakra(evaluation, chakra)
     if plot is not None:
         from roofsim.report.figure import look
         from roofsim.report.timeline_plot import draw_timeline

@@ -51,6 +51,15 @@ VERBS: Final = {
             "roofsim whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each --also tdp=-20%",
         ),
     ),
+    "diff": Verb(
+        "roofsim.cli.diff:diff",
+        "Hold two versions of a scenario against each other: step, memory, cost and bytes, op by op, with a verdict for CI.",
+        (
+            "roofsim diff HEAD~1:gpt.yaml gpt.yaml --gpu h100,l4 --fail-over 3%",
+            "roofsim diff --against main gpt.yaml serve.yaml --gpu h100 --fail-over time=3%,memory=10% --markdown report.md",
+            "roofsim diff llama2-7b llama3-8b --gpu a100 --seq-len 2k --by class",
+        ),
+    ),
     "need": Verb(
         "roofsim.cli.need:need",
         "Say what reaches a target: how much of each resource alone, which mix, how many GPUs, and which cards.",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from roofsim.cost.voltage import ClockEnergy, energy_at
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
-from roofsim.numeric import Real, real
-from roofsim.records import dataclass
+from roofsim.numeric import Real, exactly, real
+from roofsim.records import dataclass, field
 from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.units import humanize
 
@@ -81,6 +82,8 @@ class Device:
         Generation of this engine's attention kernels; None: not stated.
     old_tiles
         Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
+    clock_energy
+        What a limit on the clock leaves of energies.
     exponentials
         Exponentials that a compute unit takes per clock, against the usual number.
     pace
@@ -110,6 +113,7 @@ class Device:
     host: HostTimes
     old_tiles: bool = False
     exponentials: Real = 1.0
+    clock_energy: ClockEnergy = field(default_factory=ClockEnergy)
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -209,8 +213,23 @@ class Device:
             each = table.tf32 * process
         else:
             each = self.matrix_energy(math)
-        joules: Real = flops * each + traffic * (table.byte * process**0.5)
+        byte = self._of_clock(table.byte * process**0.5)
+        joules: Real = flops * each * self.clock_energy.arithmetic + traffic * byte
         return joules
+
+    def streaming_energy(self, traffic: Real) -> Real:
+        """Return the joules that a card draws to stream bytes, as its board measures them, beyond what it draws waiting."""
+        each = self.constants.physics["streaming_energy"] * self.architecture.process_energy**0.5
+        joules: Real = traffic * self._of_clock(each)
+        return joules
+
+    def _of_clock(self, byte: float) -> Real:
+        """Return the joules of a byte at the clock that a limit leaves: the memory devices have one of their own."""
+        chip = self.clock_energy.on_chip
+        if exactly(chip, 1.0):
+            return byte
+        own = min(self.constants.physics["memory_device_energy"], byte)
+        return own + (byte - own) * chip
 
     def matrix_energy(self, math: str) -> float:
         """Return the joules of a FLOP of matrix arithmetic in 16 bits or fewer, at full clock."""
@@ -306,6 +325,9 @@ def device_of(
         exponentials=1.0
         if gpu.exponentials_per_clock is None
         else real(gpu.exponentials_per_clock) / constants.physics["usual_exponentials"],
+        clock_energy=ClockEnergy()
+        if gpu.clock is None
+        else energy_at(real(gpu.clock.held), architecture, constants.physics),
         old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
         host=host,
     )

@@ -99,11 +99,15 @@ class PricedKernels:
 
     def _window(self, stack: KernelStack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
-        shares = [
-            np.where(work.apart & alone, window(cost.time, mean), 0.0) for _, work, cost in self.priced(stack, Scales())
-        ]
+        shares = [self.held_share(work, cost) for _, work, cost in self.priced(stack, Scales())]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
+
+    def held_share(self, work: KernelWork, cost: KernelCost, scales: Scales | None = None) -> Array:
+        """Return the share of each kernel that the power controller does not average with its neighbours, at its price."""
+        mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
+        own: Real = mean if scales is None else mean / scales.launch_rate
+        share: Array = np.where(work.apart & alone, window(cost.time, own), 0.0)
+        return share
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -138,10 +142,20 @@ class PricedKernels:
     def price_of(self, work: KernelWork, scales: Scales) -> KernelCost:
         """Return what kernels take on scaled hardware."""
         device = self.context.device
-        compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
-        reached = unit_reach(work.load * scales.memory_bandwidth / scales.vector_flops)
-        given = as_array(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
-        allowed = work.limit * scales.vector_flops
+        units, memory = scales.unit_rate, scales.memory_bandwidth
+        own = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        left = 1.0 - work.by_units - work.by_vectors - work.by_memory
+        compute_scale = 1.0 / (
+            left / own + work.by_units / units + work.by_vectors / scales.vector_flops + work.by_memory / memory
+        )
+        reached = unit_reach(work.load * memory / units)
+        given = (
+            as_array(device.bandwidth)
+            * work.bandwidth_share
+            / ((1.0 - work.flat) / memory + work.flat / scales.latency)
+            * reached
+        )
+        allowed = work.limit * units
         floor = as_array(device.architecture.kernel_floor)
         return price(
             work.flops,

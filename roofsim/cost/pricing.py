@@ -266,6 +266,8 @@ def _totals(graphs: Sequence[PricedGraph], scales: Scales) -> list[PassCost]:
             if watts is None or shares is None or apart <= 0:
                 continue
             share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
+            if not scales.is_one:
+                share = kernels.held_share(work, cost, scales)
             own, begin = held_of(work, cost, watts, share, apart, kernels.corner), [at for at in starts if at < apart]
             for times, by_phase in zip(often, costs, strict=True):
                 rows = times[part][:apart]

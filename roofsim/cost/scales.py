@@ -12,12 +12,18 @@ from roofsim.records import dataclass, fields, replace
 class Scales:
     """Factors on the rates of the hardware: 1 is the card as it is.
 
+    Each is a factor on the figures that a file states: `tensor_flops` on the peaks of matrix units, `vector_flops` on those of
+    ordinary ones, `memory_bandwidth` on the memory's, links on their bandwidths. What no such figure states has a rate of its own:
+    `unit_rate` is that of compute units beside their peaks (loads in flight, exponentials), `latency` that of messages over links
+    and networks, of storage, and of blocks that start and end.
+
     Floats, or arrays whose own axes stand in front of those of the points that they scale: (n,) for one configuration, (n, 1) or
     (n, points) for several.
     """
 
     tensor_flops: Real = 1.0
     vector_flops: Real = 1.0
+    unit_rate: Real = 1.0
     memory_bandwidth: Real = 1.0
     launch_rate: Real = 1.0
     host_issue_rate: Real = 1.0
@@ -28,6 +34,7 @@ class Scales:
     host_memory: Real = 1.0
     host_compute: Real = 1.0
     storage: Real = 1.0
+    latency: Real = 1.0
 
     @classmethod
     def resources(cls) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Numbers of a kernel that its price depends on.
 FIELDS: Final = (
     "flops", "flop_peak", "compute_share", "traffic", "bandwidth_share", "launches", "on_tensor", "energy", "load", "limit",
-    "floor", "norm", "heat", "apart", "host",
+    "floor", "norm", "heat", "apart", "host", "by_units", "by_vectors", "by_memory", "flat",
 )  # fmt: skip
 #: The numbers of a kernel, in that order.
 NUMBERS_OF: Final = attrgetter(*FIELDS)

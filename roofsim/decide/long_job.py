@@ -9,7 +9,7 @@ from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.money import JOULES_PER_KWH
 from roofsim.analyze.printed import Printed
 from roofsim.analyze.throughput import units_per_step
-from roofsim.analyze.watts import average_watts
+from roofsim.analyze.watts import drawn_watts
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.errors import Problem, SpecError
 from roofsim.records import dataclass, field, replace
@@ -175,7 +175,8 @@ def cost_of_job(evaluation: Evaluation, result: Result, work: Work, label: str =
     cost, gpus = result.cost, int(resolved.gpus)
     hourly = cost.get("usd_per_hour")
     pue, carbon = assumption("pue", work.stated), assumption("carbon", work.stated)
-    watts = _watts(evaluation)
+    drawn = drawn_watts(evaluation)
+    watts = None if drawn is None else float(drawn)
     kwh = None if watts is None else watts * gpus * seconds / JOULES_PER_KWH * pue.value
     if hourly is None:
         notes = (*notes, f"no price of an hour of {resolved.gpu.name} is known: --price states one")
@@ -250,12 +251,6 @@ def _evaluating(result: Result, work: Work, samples: float, steps: int) -> float
     forward = times.get("forward", 0.0) / sum(times.values()) if sum(times.values()) and "forward" in times else 1.0
     each = float(result.step_time) * forward / samples
     return math.floor(steps / work.eval_every) * work.eval_samples * each
-
-
-def _watts(evaluation: Evaluation) -> float | None:
-    """Return what a GPU draws on average: the energy of its kernels over the step, up to its limit; None where that is unknown."""
-    tdp, watts = evaluation.resolved.gpu.tdp, average_watts(evaluation)
-    return None if tdp is None or watts is None else min(float(tdp), watts)
 
 
 def _factors(result: Result) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
-from roofsim.analyze.watts import average_watts, memory_watts
+from roofsim.analyze.watts import average_watts, drawn_watts, unheld_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.errors import Problem, SpecError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "roofsim/power/1"
 #: Limits that are tried where none are named.
 _LIMITS: Final = 12
+#: Share of the speed without a limit from which on a step is as fast.
+_AS_FAST: Final = 0.999
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +38,8 @@ class AtLimit:
     limit, drawn
         Watts of each GPU: the limit, and what its kernels draw on average.
     kept
-        Whether the memory's traffic alone keeps the limit at this speed; if not, the step takes longer than `step_time`, and how
-        much is not known.
+        Whether a card keeps the limit at this speed: what streaming and waiting draw, and what a step as fast as without a limit
+        draws; if not, the step takes longer than `step_time`, and how much is not known.
     speed
         Work per second over that without a limit.
     per_joule
@@ -144,9 +146,11 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
     evaluation = evaluate(resolve_document(with_override(document, "hardware.power_limit", text, "--limits")))
     result = answer(evaluation)
     limit = float(evaluation.resolved.gpu.tdp or tdp)
-    watts = average_watts(evaluation) or limit
-    drawn = min(limit, watts)
+    watts = drawn_watts(evaluation)
+    drawn = limit if watts is None else float(watts)
     rate = float(rate_of(result) or 0.0)
+    speed = 1.0 if whole is None else rate / whole
+    over = float(average_watts(evaluation) or 0.0) > limit and speed > _AS_FAST
     interval = result.step_time_interval
     return AtLimit(
         limit=limit,
@@ -154,8 +158,8 @@ def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLim
         step_time=float(result.step_time),
         interval=None if interval is None else (float(interval[0]), float(interval[1])),
         rate=rate,
-        speed=1.0 if whole is None else rate / whole,
+        speed=speed,
         per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
-        kept=memory_watts(evaluation) <= limit,
+        kept=float(unheld_watts(evaluation) or 0.0) <= limit and not over,
         measured=limit >= MEASURED * tdp,
     )

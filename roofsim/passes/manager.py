@@ -15,6 +15,7 @@ from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.kernels.gated_activations import GateActivations
 from roofsim.passes.kernels.projections import MergeProjections
 from roofsim.passes.metrics import MetricsLast
+from roofsim.passes.optimizer.methods import METHODS
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
@@ -200,6 +201,8 @@ def training_passes(
     optimizer: str,
     num_micro_batches: Real,
     adapter: Adapter | None = None,
+    *,
+    averages: bool = False,
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
@@ -237,7 +240,7 @@ def training_passes(
     passes += gathers  # of gradients
     passes += _quantised(precision, engine)  # once everything stands that reads wide results
     if optimizer != "none":
-        passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
+        passes.append(_optimizer(optimizer, precision, engine, averages=averages))  # after the last micro batch
     return passes
 
 
@@ -371,7 +374,7 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
     ]
 
 
-def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptimizerStep:
+def _optimizer(optimizer: str, precision: Precision, engine: Engine, *, averages: bool) -> AddOptimizerStep:
     method, implementation = optimizer_kernel(optimizer, engine)
     master = precision.master_parameters
     return AddOptimizerStep(
@@ -382,19 +385,15 @@ def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptim
         gradient_type=DTYPES[precision.gradients],
         loss_scaling=precision.compute == "fp16" and (precision.autocast or master is not None),
         clipping=engine.training.gradient_clipping == "norm",
+        averages=averages,
     )
 
 
 def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
-    """Return the method and the implementation that an optimizer name means with an engine.
-
-    ``adamw`` alone is the engine's own choice; the other optimizers have one usual implementation each.
-    """
+    """Return the method and the implementation that an optimizer means: of ``adamw`` the engine's own, of others the usual."""
     if optimizer == "adamw":
         return "adamw", engine.training.adamw
     if optimizer.startswith("adamw-"):
         return "adamw", optimizer.removeprefix("adamw-")
-    usual = {
-        "lamb": "fused", "adam8bit": "fused", "adam4bit": "fused", "lion": "loop", "adafactor": "loop", "muon": "loop",
-    }  # fmt: skip
-    return optimizer, usual.get(optimizer, "foreach")
+    own = next((implementation for method, implementation in METHODS if method == optimizer), "foreach")
+    return optimizer, "loop" if (optimizer, "loop") in METHODS else own

@@ -37,7 +37,7 @@ def print_power(console: Console, curve: PowerCurve) -> None:
     for one in curve.rows:
         mark = ("best per joule" if one is curve.best else "") + ("" if one.measured else " below what was measured")
         if not one.kept:
-            mark = "its memory draws more: slower, by how much is not known"
+            mark = "streaming and waiting draw more: slower, by how much is not known"
         figures = (
             words.seconds(one.step_time),
             words.count(one.rate),

@@ -179,7 +179,9 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep, "WhatIf": _show_whatif,
     "Need": _printed_by("need", "print_need"), "Plan": _show_plan,
     "ServerChoices": _printed_by("servers", "print_servers"), "Advised": _printed_by("advise", "print_advice"),
+    "Diff": _printed_by("diff", "print_diff"),
     "Check": _printed_by("check", "print_check"), "Transplant": _printed_by("transplant", "print_transplant"),
+    "PredictedTable": _printed_by("predicted", "print_predicted"),
     "JobCost": _printed_by("job", "print_job"), "Budget": _printed_by("budget", "print_budget"),
     "Owning": _printed_by("owning", "print_owning"), "PowerCurve": _printed_by("power", "print_power"),
 }  # fmt: skip
@@ -317,7 +319,9 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Owning": _said_by("owning"),
     "PowerCurve": _said_by("power"),
     "Check": _line_of_check,
+    "Diff": _said_by("diff"),
     "Transplant": _said_by("transplant"),
+    "PredictedTable": _said_by("predicted"),
 }
 
 

@@ -8,6 +8,7 @@ from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.analyze.bottleneck import UNBOUND
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
@@ -71,7 +72,9 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     if result.memory.off_device:
         rows.append(("off device", f"{words.off_device(result.memory.off_device)} (per GPU)"))
     if result.memory.ways:
-        rows.append(("way there", f"{words.ways_there(result.memory.ways)} (per GPU, all at work)"))
+        from roofsim.report.ways import ways_there  # nothing is offloaded in most answers
+
+        rows.append(("way there", f"{ways_there(result.memory.ways)} (per GPU, all at work)"))
     if result.goodput is not None:
         rows += _goodput(result.goodput)
     rows.append(("cost", _cost(result)))
@@ -220,10 +223,9 @@ def _elasticity_line(result: Result) -> str:
     parts = [
         f"{words.RESOURCE_WORDS[name]} {100.0 * ((1.01**slope) - 1.0):+.2f} %"
         for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
-        if abs(slope) >= 0.0005
+        if abs(slope) >= 0.0005 and name not in UNBOUND
     ]
-    fixed = 1.0 + sum(result.elasticity.values())
-    rest = (
-        f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
-    )
+    fixed = 1.0 + sum(slope for name, slope in result.elasticity.items() if name not in UNBOUND)
+    between = " between GPUs" if result.scenario["hardware"]["gpus"] > 1 else ""
+    rest = f" {words.percent(fixed)} of it is latency{between}, which none of these shortens." if fixed > 0.01 else ""
     return f"Step time with 1 % more of: {', '.join(parts)}.{rest}"

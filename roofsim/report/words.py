@@ -81,7 +81,7 @@ _ONCE: Final = {
 
 #: Resources with several rates: in whose hands each is.
 _MEMBERS: Final = {
-    "compute": {"tensor_flops": "matrix units", "vector_flops": "vector units"},
+    "compute": {"tensor_flops": "matrix units", "vector_flops": "vector units", "unit_rate": "loads in flight"},
     "launch": {"launch_rate": "on the device", "host_issue_rate": "issued by the host"},
 }
 #: Links on the way to where state lies that is not on the device.
@@ -109,6 +109,7 @@ _LENGTHS: Final = {
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
     "vector_flops": "vector FLOP/s",
+    "unit_rate": "compute units beside their peaks",
     "memory_bandwidth": "memory bandwidth",
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
@@ -119,6 +120,7 @@ RESOURCE_WORDS: Final = {
     "storage": "storage bandwidth",
     "intra_node_link": "links inside the node",
     "inter_node_link": "network between nodes",
+    "latency": "latencies",
 }
 
 
@@ -304,26 +306,10 @@ def off_device(bytes_by_place: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def ways_there(ways: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """Return what one GPU gets of each link on its way to where its state lies, in one line; the slowest is marked."""
-    from roofsim.spec.scenario.offload import TIERS
-
-    return "; ".join(f"{TIERS[place].words}: {_way(way['from_host'], way['to_host'])}" for place, way in ways.items())
-
-
-def _way(arriving: dict[str, Any], leaving: dict[str, Any]) -> str:
-    slowest = min(arriving, key=lambda name: arriving[name], default="")
-    parts = []
-    for name, rate in arriving.items():
-        back = leaving.get(name, 0.0)
-        shown = humanize(rate, "B/s", 3)
-        shown += "" if back == rate else f" from it, {humanize(back, 'B/s', 3)} to it" if back else " from it"
-        parts.append(f"{LINK_WORDS[name]} {shown}{' (slowest)' if name == slowest and len(arriving) > 1 else ''}")
-    return ", ".join(parts)
-
-
 def _slow_link(result: Result) -> str:
     """Say which link it is, where what binds stands for several of those on the way to where state lies."""
+    if result.bound not in _BINDS_AS.values():
+        return ""
     slowest = {min(way["from_host"], key=lambda name: way["from_host"][name]) for way in result.memory.ways.values()}
     named = [LINK_WORDS[name] for name in slowest if _BINDS_AS.get(name) == result.bound]
     return f" ({named[0]})" if len(named) == 1 else ""

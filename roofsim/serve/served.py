@@ -9,6 +9,7 @@ from roofsim.analyze.printed import Printed
 from roofsim.records import dataclass
 from roofsim.serve.ranges import error_of, first_token_range, rate_range, token_range
 from roofsim.serve.sizing import broken
+from roofsim.serve.watts import watts_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class Served(Printed):
         """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
         resolved, steady = self.plan.resolved, self.steady
         rate = 0.0 if steady is None else steady.request_rate * self.plan.output
-        costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
+        watts = None if steady is None else watts_of(self.plan, steady)
+        costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens", watts)
         hourly, each = (
             costs["usd_per_hour"],
             {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},

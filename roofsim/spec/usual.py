@@ -28,3 +28,6 @@ EXAMPLES: Final = {
     "model": ("llama3-8b", "gpt2-124m", "resnet50", "sd15-unet"),
     "architecture": ("hopper", "ampere-ga100", "ada"),
 }
+
+#: A model that stands where kernels and messages need none.
+ANY_MODEL: Final = "gpt2-124m"

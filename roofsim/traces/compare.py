@@ -150,7 +150,7 @@ def compared(
         if gap.before is not None and gap.why in ("launch", "synchronization"):
             before[gap.before] = gap.seconds
     clock = clock_factor(mapping)
-    rows = _Rows(mapping, before, clock)
+    rows = _RowMaker(mapping, before, clock)
     ops = rows.by(lambda op: (op.name, op.group, op.phase, op.layer.partition("[")[0]), reasons=True)
     return TraceComparison(
         mapping=mapping,
@@ -176,7 +176,7 @@ def _of_clock(clock: float | None) -> tuple[str, ...]:
     return () if clock is None else (f"products take {clock:.2f} times as long as predicted, all alike: {_CLOCK}",)
 
 
-class _Rows:
+class _RowMaker:
     """Groups ops with their kernels."""
 
     def __init__(self, mapping: Mapping, gaps: dict[int, float], clock: float | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import made_of
 from roofsim.analyze.timeline import timeline
@@ -11,10 +11,11 @@ from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.cost.links.communication import FREE
 from roofsim.cost.scales import Scales
 from roofsim.errors import NoDataError, Problem, SpecError
-from roofsim.evaluate import messages_of
+from roofsim.evaluate import messages_of, schedule_of
 from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
 from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate
 from roofsim.records import dataclass
+from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,8 @@ class PredictedOp:
         FLOPs, and bytes that it reads and writes; of a collective the bytes of its message.
     function
         Of a collective: which.
+    group_of, ranks, stride
+        Of a collective: its group, how many ranks that has, and the distance between neighbours in it.
     """
 
     key: tuple[str | int, ...]
@@ -69,6 +72,9 @@ class PredictedOp:
     moved: float
     launches: float
     function: str = ""
+    group_of: str = ""
+    ranks: int = 1
+    stride: int = 1
 
 
 def predicted_of(step: RecordedStep, evaluation: Evaluation, stage: str | None = None) -> tuple[PredictedOp, ...]:
@@ -105,8 +111,8 @@ def predicted_ops(evaluation: Evaluation, stage: str | None = None) -> tuple[Pre
             hint = "Give the scenario of a shorter step: fewer micro batches, or one token of a decode."
             raise SpecError(Problem(f"the step has more than {MOST_OPS} ops, too many to compare", hint=hint))
         for number in range(passes):
-            ops += unrolling.ops(part, body, number)
-        ops += unrolling.ops(part, tail, passes - 1)
+            ops += unrolling.ops(part, body, number, last=number == passes - 1)
+        ops += unrolling.ops(part, tail, passes - 1, last=True)
     return tuple(ops)
 
 
@@ -155,7 +161,8 @@ class _Unrolling:
     """Writes the ops of parts out, each run with its seconds."""
 
     def __init__(self, evaluation: Evaluation, messages: Messages | None) -> None:
-        self.messages = messages
+        self.messages, self.layout = messages, layout_of(evaluation.resolved.parallel)
+        self.sharded = schedule_of(evaluation.resolved).sharded
         device = evaluation.device
         math = evaluation.resolved.precision.math
         self.bandwidth = float(device.bandwidth)
@@ -164,22 +171,30 @@ class _Unrolling:
         self.rates: dict[str, float] = {}
         self.evaluation = evaluation
 
-    def ops(self, part: Part, costs: list[OpCost], number: int) -> Iterator[PredictedOp]:
-        """Yield the ops of one pass."""
+    def ops(self, part: Part, costs: list[OpCost], number: int, *, last: bool) -> Iterator[PredictedOp]:
+        """Yield the ops of one pass; what data-parallel ranks exchange once a step, in the last."""
         for repeat, cost in in_program_order(costs):
             op = cost.op
             if op.kind is Kind.VIEW or isinstance(op, HostCompute | HostUpdate):
                 continue
-            if isinstance(op, Collective) and op.function in FREE:
+            if isinstance(op, Collective) and (op.function in FREE or (self._once(op) and not last)):
                 continue
             yield self._op(part, cost, repeat, number)
 
+    def _once(self, op: Collective) -> bool:
+        """Tell whether a message goes out once a step, however many micro batches there are: of what ranks do not share."""
+        return op.group_of in ("data", "replica") and not (self.sharded and op.phase is not Phase.OPTIMIZER)
+
     def _op(self, part: Part, cost: OpCost, repeat: int | None, number: int) -> PredictedOp:
         op = cost.op
-        seconds, moved, roofline, function = part.over(cost.lasting(part.stretch) * op.share), 0.0, 0.0, ""
+        seconds, moved, roofline = part.over(cost.lasting(part.stretch) * op.share), 0.0, 0.0
+        sent: dict[str, Any] = {}
         flops = part.over(op.executed_flops() * op.share)
         if isinstance(op, Collective):
-            function, moved = op.function, part.over(op.message() * op.share)
+            moved = part.over(op.message() * op.share)
+            experts = op.of_experts and op.group_of == "data"
+            stride = self.layout.stride("experts" if experts else op.group_of)
+            sent = {"function": op.function, "group_of": op.group_of, "ranks": int(op.ranks), "stride": int(stride)}
             if self.messages is not None:
                 seconds = part.over(self.messages.time_of(op, Scales()).seconds * op.share)
         else:
@@ -200,7 +215,7 @@ class _Unrolling:
             flops=flops,
             moved=moved,
             launches=part.over(cost.launches),
-            function=function,
+            **sent,
         )
 
     def _rate(self, math: str | None) -> float:

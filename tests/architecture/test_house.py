@@ -186,10 +186,10 @@ FLAGS = """
 --account-for-embedding --account-for-loss --adapter --attention --batch --batch-size --beam-width --calibration --checkpoint
 --clock-limit --concurrency --context --context-communication --context-heads --context-length --cp --data --dp --dropout --dtype
 --engine --ep --expert --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus --image-size --input
---jitter --memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length
---packed-length --phase --pipeline --power-limit --pp --precision --prompt-length --recompute --redundant-experts --request-rate
---restart --schedule --seq-len --sequence --sequence-length --serving --sharding --stage-layers --system --target-length --tensor
---tp --virtual-stages
+--jitter --memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length --packed-length
+--phase --pipeline --power-limit --pp --precision --prompt-length --recompute --redundant-experts --request-rate --restart
+--schedule --seq-len --sequence --sequence-length --serving --sharding --stage-layers --system --target-length --tensor --tp
+--virtual-stages --weight-average
 """
 
 
@@ -201,9 +201,9 @@ def test_command_line_options_are_frozen():
 
 #: The names that `from roofsim import ...` knows.
 PUBLIC = """
-NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives compare
-evaluate explain fit graph measurement_script memory need ops plan power rent_or_buy resolve run serve sweep timeline transplant
-whatif
+NoDataError Result RoofsimError Scenario SpecError UnitError UnknownNameError __version__ advise budget check collectives
+compare diff evaluate explain fit graph measurement_script memory need ops plan power predict_batch rent_or_buy resolve run
+serve sweep timeline transplant whatif
 """
 
 

@@ -60,7 +60,7 @@ TRAINED = ("fp32", "tf32", "fp16", "bf16", "bf16", "bf16", "fp16-amp", "bf16-amp
 STORED = (*TRAINED, "nvfp4", "mxfp4", "int8", "int4", "nf4", "q4_k_m", "q8_0", "exl2-4.0bpw")
 OPTIMIZERS = (
     "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor",
-    "lion", "muon", "none",
+    "lion", "muon", "paged-adamw", "ademamix8bit", "adagrad", "lars", "galore", "soap", "shampoo", "none",
 )  # fmt: skip
 RECOMPUTATIONS = ("none", "selective", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1})
 ADAPTERS = ("lora", "qlora", {"kind": "lora", "rank": 4, "targets": ["query", "up"]})

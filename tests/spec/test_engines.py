@@ -17,18 +17,19 @@ ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
     "exllamav2", "autoawq", "mlc-llm", "exllama-v1", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
-    "diffusers-2022", "diffusers-2023", "diffusers-2024", "tensorrt", "onnxruntime",
+    "diffusers-2022", "diffusers-2023", "diffusers-2024", "tensorrt", "onnxruntime", "llm.c", "gpt-neox", "nanotron", "tgi",
+    "deepspeed-inference",
 )  # fmt: skip
 INFERENCE = (
     "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama-v1",
-    "tinychat", "lmdeploy",
+    "tinychat", "lmdeploy", "tgi", "deepspeed-inference",
 )  # fmt: skip
 #: What runs whole passes of encoders and diffusion models, and nothing else.
 FORWARD = (
     "tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2023", "diffusers-2024", "tensorrt",
     "onnxruntime",
 )  # fmt: skip
-TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
+TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed", "llm.c", "gpt-neox", "nanotron")
 #: Keys of a file that are no facts.
 NO_FACTS = {
     "schema",
@@ -311,13 +312,42 @@ def test_phases(phase):
         assert allowed == (phase == "forward" or name not in without), name
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mlx-lm", "Apple's chips"),
+        ("exl3", "exllamav2"),
+        ("ktransformers", "parallel.offload.parameters"),
+        ("JAX", "XLA"),
+        ("colossalai", "megatron-core+bare"),
+        ("unsloth", "huggingface+unsloth"),
+        ("liger-kernel", "huggingface+liger"),
+    ],
+)
+def test_stacks_without_facts_are_refused_with_the_reason(name, words):
+    with pytest.raises(SpecError) as caught:
+        resolve({"model": "gpt2-124m", "workload": {"engine": name}})
+    assert words in str(caught.value)
+
+
+def test_kernels_that_are_set_beside_a_library_are_variants_of_it():
+    plain = resolve({"model": "llama3-8b", "workload": {"engine": "huggingface"}}).engine
+    for variant in ("liger", "unsloth"):
+        fused = resolve({"model": "llama3-8b", "workload": {"engine": f"huggingface+{variant}"}}).engine
+        assert (plain.fusion.rms_norm, fused.fusion.rms_norm) == ("chain", "fused")
+        assert fused.fusion.cross_entropy == "fused"
+        assert "gated_activation" in fused.fusion.groups
+
+
 def test_a_wrong_phase_says_what_to_do():
     with pytest.raises(SpecError) as caught:
         resolve({"model": "gpt2-124m", "workload": {"engine": "vllm"}})
     (problem,) = caught.value.problems
     assert problem.path == "workload.engine"
     assert problem.message == "engine vllm does not run phase train; it runs forward, prefill, decode, generate"
-    assert problem.hint.startswith("Choose one of these phases, or an engine that runs train: deepspeed, huggingface")
+    assert problem.hint.startswith(
+        "Choose one of these phases, or an engine that runs train: deepspeed, gpt-neox, huggingface"
+    )
     assert "sglang" not in problem.hint
 
 

@@ -37,7 +37,7 @@ def test_what_waits_for_memory_hardly_waits_for_the_clock():
 def test_a_limit_is_what_the_card_itself_may_draw():
     limited, overridden = roofsim.run(**TRAIN, power_limit="500 W"), roofsim.run(**TRAIN, tdp="500 W")
     assert limited.step_time == pytest.approx(overridden.step_time, rel=1e-9)
-    assert limited.cost["kwh"] == pytest.approx(overridden.cost["kwh"], rel=1e-9)
+    assert limited.cost["kwh"] >= overridden.cost["kwh"]  # what a card of 700 W draws waiting stays
     assert limited.cost["price"] == roofsim.run(**TRAIN).cost["price"]
     assert "power_limit: 500 W of 700 W" in limited.assumed
     assert any("below what was measured" in text for text in roofsim.run(**TRAIN, power_limit="300 W").assumed)

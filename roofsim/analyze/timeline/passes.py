@@ -233,7 +233,7 @@ class Writer:
     def _amounts(self, part: Part, cost: OpCost, seconds: float) -> dict[str, Any]:
         """Return what one run of an op computes and moves, what bounds it, and the watts that it draws by its own energy.
 
-        Kernels whose rates were measured at the card's own power draw that of their traffic at least.
+        Kernels draw what streaming their traffic takes at least, beside what a card draws that waits.
         """
         op, device = cost.op, self.evaluation.device
         power = device.power
@@ -243,8 +243,9 @@ class Writer:
         facts["bound"] = max(BOUNDS, key=lambda name: part.over(getattr(cost, name)))
         if power is not None and seconds > 0.0:
             held = part.over(cost.held) > 0.0  # by its own power: it draws all that the card may
-            traffic = device.energy(0.0, self.evaluation.resolved.precision.math, moved, on_tensor=True) / float(power)
-            drawn = max(part.over(cost.drawn * op.share), float(traffic))
+            waiting = device.constants.physics["waiting_power"] * seconds
+            traffic = float(device.streaming_energy(moved)) / float(power) + waiting
+            drawn = max(part.over(cost.drawn * op.share), traffic)
             facts["watts"] = float(power) * (1.0 if held else min(drawn / seconds, 1.0))
         return facts
 

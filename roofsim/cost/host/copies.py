@@ -126,7 +126,7 @@ class HostPath:
                 read=store.read * scales.storage,
                 write=store.write * scales.storage,
                 network=store.network * scales.inter_node_link,
-                latency=store.latency / scales.storage,
+                latency=store.latency / scales.latency,
             )
             for place, store in self.stores.items()
         }
@@ -134,9 +134,10 @@ class HostPath:
             self,
             link=self.link * scales.host_link,
             link_back=self.link_back * scales.host_link,
-            latency=self.latency / scales.host_link,
+            latency=self.latency / scales.latency,
             memory=self.memory * scales.host_memory,
             cxl=self.cxl * scales.host_memory,
+            cxl_latency=self.cxl_latency / scales.latency,
             stores=stores,
         )
 

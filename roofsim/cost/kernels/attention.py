@@ -17,7 +17,7 @@ from roofsim.cost.kernels.models.attention import (
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
 from roofsim.graph.tensor import FP32
-from roofsim.numeric import divide, where
+from roofsim.numeric import divide, maximum, real, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants.attention_kernels import attention_kernel
@@ -132,12 +132,21 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
         constants = replace(constants, block=where(as_array(shape.plain) > 0.0, start, constants.block))
     peak, _ = device.rate(math)
     compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
-    rate = device.vector_rate
+    rate, by_vectors = device.vector_rate, real(0.0)
     if vectored and rate is not None:
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
         compute = as_array(where(as_array(shape.plain) > 0.0, own, compute))
-    return KernelLimits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
+        by_vectors = where(as_array(shape.plain) > 0.0, 1.0, 0.0)
+    starts = constants.block * shape.sizes.batch * shape.sizes.key_heads / card(device, peak).compute_units
+    return KernelLimits(
+        compute=compute,
+        memory=memory,
+        floor=numbers["floor"],
+        sharpness=numbers["sharpness"],
+        by_vectors=by_vectors,
+        flat=divide(starts, memory) ** device.constants.physics["decode_start_corner"],
+    )
 
 
 def _streamed(shape: Attend, math: str, device: Device) -> KernelLimits:
@@ -153,6 +162,7 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     """Return the limits of kernels for many queries, forward or backward."""
     peak, _ = device.rate(math)
     chip = card(device, peak)
+    stated_scores: Real = 0.0
     measured, numbers = constants_for(device, "attention_prefill", shape.generation, _kind(shape, math))
     floor: Real = numbers.pop("floor")
     if measured and library.engine.kernels.measured_as is not None and arithmetic_of(math) in ATTENDED:
@@ -169,15 +179,27 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         floor = device.architecture.kernel_floor
         numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
         numbers["sharpness"] = device.constants.physics["attention_corner"]
+        stated_scores = numbers["softmax"] * per_clock / (2.0 * STATED_WIDTH * whole)
     own: dict[str, Real] = {"compute": share * shape.factor, "softmax": numbers["softmax"] * _scores(shape, device)}
     constants = PrefillConstants(floor=0.0, **(numbers | own))
     compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
+    scores, around = constants.softmax * chip.per_clock, real(0.0)
     if shape.backward is not None:
         more, traffic = shape.backward
         rate = device.constants.physics["attention_backward_rate"] * attention_kernel(shape.generation).backward
-        compute = compute * more / rate + _around(shape, chip.bandwidth * constants.bandwidth)
+        around = _around(shape, chip.bandwidth * constants.bandwidth)
+        compute = compute * more / rate + around
         memory = as_array(traffic / (chip.bandwidth * constants.bandwidth))
-    return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+    by_memory = divide(around, compute)
+    products = 2.0 * (shape.sizes.head_dim + shape.sizes.value_dim)
+    return KernelLimits(
+        compute=compute,
+        memory=memory,
+        floor=floor,
+        sharpness=numbers["sharpness"],
+        by_units=maximum(scores / (products + scores) - stated_scores, 0.0) * (1.0 - by_memory),
+        by_memory=by_memory,
+    )
 
 
 def _around(shape: Attend, bandwidth: Real) -> Real:

@@ -26,12 +26,18 @@ class KernelLimits:
         Of the smallest such kernel.
     sharpness
         Exponent of the corner between `compute` and `memory`; 1 adds them.
+    by_units, by_vectors, by_memory, flat
+        As in `KernelWork`: what of `compute` goes with other rates than that of its units, and of `memory` with none.
     """
 
     compute: Real
     memory: Real
     floor: Real
     sharpness: float
+    by_units: Real = 0.0
+    by_vectors: Real = 0.0
+    by_memory: Real = 0.0
+    flat: Real = 0.0
 
 
 class KernelModel(Protocol[Shape_contra]):

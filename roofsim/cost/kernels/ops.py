@@ -13,6 +13,7 @@ from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
+from roofsim.cost.kernels.random_access import table_traffic
 from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
@@ -97,7 +98,11 @@ def _(op: Cast, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Embedding, context: Pricing) -> tuple[KernelWork, ...]:
     # Bags read whole rows, many at once: gathers of FBGEMM reach 2.5 to 2.8 TB/s on an H100, what copies do (pytorch/FBGEMM, 3993).
     kind = "copy" if op.bags and not op.backward else str(op.kind)
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
+    traffic = op.bytes_read() + op.bytes_written()
+    if not op.backward or op.sparse:
+        stated = op.rows(op.inputs[0])
+        traffic = traffic + (table_traffic(op, context.device) - stated) * (2.0 if op.backward else 1.0)
+    return (context.light(op.flops(), traffic, kind, op.kernels()),)
 
 
 @kernels_of.register

@@ -82,6 +82,11 @@ def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: 
         floor=plain(beyond),
         norm=limits.sharpness,
         energy=_energy(work, context, streams),
+        streamed=work.traffic * streams,
+        by_units=plain(limits.by_units),
+        by_vectors=plain(limits.by_vectors),
+        by_memory=plain(limits.by_memory),
+        flat=plain(limits.flat),
     )
 
 

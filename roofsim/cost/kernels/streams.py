@@ -61,9 +61,9 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
     for (operation, narrow, axes), members in groups.items():
         constants = _of_engine(_constants(operation, device, narrow=narrow), operation, context)
         rates = _rates(constants, [numbers for _, numbers in members], axes, device)
-        for (place, _), share, walking in zip(members, *rates, strict=True):
+        for (place, _), share, walking, flat in zip(members, *rates, strict=True):
             work = works[place]
-            works[place] = replace(work, bandwidth_share=share, floor=work.floor + walking)
+            works[place] = replace(work, bandwidth_share=share, floor=work.floor + walking, flat=flat)
 
 
 def rows_along(op: AbstractOp) -> tuple[str, Real, Real, Real]:
@@ -104,18 +104,18 @@ def _of_engine(constants: StreamConstants, operation: str, context: Pricing) -> 
 
 def _rates(
     constants: StreamConstants, rows: list[tuple[Real, ...]], axes: tuple[int, ...], device: Device
-) -> tuple[list[Real], list[Real]]:
-    """Return the shares of the bandwidth that kernels of an operation draw, and their seconds beyond the floor."""
+) -> tuple[list[Real], list[Real], list[Real]]:
+    """Return the shares of the bandwidth that kernels draw, their seconds beyond the floor, and what of the rest is latency."""
     given = [column(values, len(axes)) for values in zip(*rows, strict=True)]
     of_points = is_of_points(value for numbers in rows for value in numbers)
     limits = _stream_rates(constants, given, card(device, 1.0))
-    shares, walks = (rows_of(each, len(rows), axes, of_points=of_points) for each in limits)
-    return shares, walks
+    shares, walks, flats = (rows_of(each, len(rows), axes, of_points=of_points) for each in limits)
+    return shares, walks, flats
 
 
 @noted
-def _stream_rates(constants: StreamConstants, given: list[Array], chip: Silicon) -> tuple[Any, Any]:
-    """Return the shares of the bandwidth that kernels draw, and their seconds beyond the floor, with a leading axis of kernels."""
+def _stream_rates(constants: StreamConstants, given: list[Array], chip: Silicon) -> tuple[Any, Any, Any]:
+    """Return what `_rates` does, with a leading axis of kernels: rows of which each takes a unit its time are latency."""
     count, width, tensor, traffic, cached, share, load = np.broadcast_arrays(*given)
     speedup = np.where(cached > 0.0, constants.cache_speedup, 1.0)
     sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic)
@@ -123,4 +123,6 @@ def _stream_rates(constants: StreamConstants, given: list[Array], chip: Silicon)
     moving, walking = stream_limits(sizes, chip, replace(constants, bandwidth=share, cache_speedup=speedup), load)
     plain = divide(traffic, chip.bandwidth * drawn)
     times = np.where(traffic > 0.0, divide(moving, np.where(traffic > 0.0, plain, 1.0)), 1.0)
-    return share / times, walking
+    short = count * constants.row / chip.compute_units
+    flat = np.where(traffic > 0.0, divide(short, np.where(traffic > 0.0, moving, 1.0)), 0.0)
+    return share / times, walking, flat ** chip.physics["short_row_corner"]

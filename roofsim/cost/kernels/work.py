@@ -38,7 +38,14 @@ class KernelWork:
     bandwidth_key
         Class of kernel.
     energy
-        Joules.
+        Joules that the power limit counts.
+    by_units, by_vectors, by_memory
+        Shares of the arithmetic's seconds that go with the rate of compute units beside their peaks, with that of ordinary units
+        and with the memory's; the rest goes with the units that do the arithmetic.
+    flat
+        Share of the traffic's seconds that is latency: it does not go with the memory's rate.
+    streamed
+        Bytes of the traffic whose energy is not among them.
     spared
         FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
     part
@@ -83,6 +90,11 @@ class KernelWork:
     apart: bool = False
     part: str = ""
     host: Real = 0.0
+    streamed: Real = 0.0
+    by_units: Real = 0.0
+    by_vectors: Real = 0.0
+    by_memory: Real = 0.0
+    flat: Real = 0.0
 
     def slower(self, factor: float) -> KernelWork:
         """Return the kernel taking so many times as long beyond its launch: its arithmetic and its traffic reach so much less."""

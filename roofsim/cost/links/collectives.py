@@ -17,7 +17,7 @@ import numpy as np
 
 from roofsim.cost.links.fabric import Fabric, Tier, fabric_of
 from roofsim.errors import NoDataError, did_you_mean
-from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
+from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, soft_minimum, where
 from roofsim.points import anywhere
 from roofsim.records import dataclass
 
@@ -94,6 +94,7 @@ class _Task:
     crossing: Real
     within: Real
     intra_scale: Real
+    latency_scale: Real
     network: Real
     in_switch: bool
     apart: Real = 1.0
@@ -114,6 +115,7 @@ def collective_time(
     *,
     intra_scale: Real = 1.0,
     inter_scale: Real = 1.0,
+    latency_scale: Real = 1.0,
     groups: Real | None = None,
     custom: str | None = None,
     in_switch: bool = True,
@@ -132,14 +134,13 @@ def collective_time(
         Members of the group. One rank takes no time.
     stride
         Distance between neighbouring members in global rank order.
-    intra_scale, inter_scale
-        Factors on the bandwidths inside and between nodes.
+    intra_scale, inter_scale, latency_scale
+        Factors on the bandwidths inside and between nodes, and on the rate of launches, steps, handshakes and startups.
     groups
         Groups of a node that communicate at once and share its NICs; None: as many as fill the node.
     custom
         Engine that brings its own kernels for short all-reduces inside a node (a name of hardware/engines; of engines
         that nobody measured, and for ``any``, the mean of those measured); None: the collective library only.
-
     in_switch
         Whether switches that can may reduce the data; they do not add 8-bit types.
     together
@@ -176,6 +177,7 @@ def collective_time(
         crossing=crossing,
         within=within,
         intra_scale=intra_scale,
+        latency_scale=latency_scale,
         network=network,
         in_switch=in_switch,
         apart=1.0 if together is None else together.apart(nodes),
@@ -273,7 +275,7 @@ def _ring(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
     point = task.kind == "send_recv"
     latency = latency + crossings * (fabric.network.step + (fabric.network.point if point else 0.0))
     outside = _outside(task, fabric, size, fabric.network.point_efficiency if point else 1.0)
-    return _over(fabric, tier, latency, inside, outside)
+    return _over(task, fabric, tier, latency, inside, outside)
 
 
 def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
@@ -282,10 +284,12 @@ def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
     size = 2.0 * task.message * (members - 1.0) / members
     latency, inside = _inside(task, tier, size, size, task.within * 2.0 * (members - 1.0), 1.0)
     if tier is not None and tier.switch is not None and task.in_switch:
-        inside = minimum(inside, task.within * _switch_transfer(task, tier, tier.switch) + tier.switch.launch)
+        inside = minimum(
+            inside, task.within * _switch_transfer(task, tier, tier.switch) + tier.switch.launch / task.latency_scale
+        )
     latency = latency + task.crossing * 2.0 * real(np.log2(maximum(task.nodes, 1.0))) * fabric.network.step
     outside = _outside(task, fabric, 2.0 * task.message * (task.nodes - 1.0) / task.nodes, fabric.shared.tree)
-    return _over(fabric, tier, latency, inside, outside)
+    return _over(task, fabric, tier, latency, inside, outside)
 
 
 def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
@@ -302,18 +306,19 @@ def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
         own = near * (1.0 + fabric.shared.own_copy.get(task.kind, 0.0) / maximum(task.members - 1.0, 1.0))
         slowed = own / fabric.shared.exchange_efficiency
         step = kind.exchange_step * tier.step / kind.step
-        latency = peers * step + _lesser(task.within * kind.exchange_handshake, near / kind.exchange_small, 2.0)
+        latency = peers * step + soft_minimum(task.within * kind.exchange_handshake, near / kind.exchange_small, 2.0)
         inside = _transfer(task, tier, slowed, near, peers)
     network = fabric.network
     far_step = real(np.sqrt(maximum(task.nodes - 1.0, 0.0))) * network.step + network.point
     outside = _outside(task, fabric, far, network.point_efficiency)
-    return _over(fabric, tier, latency + task.crossing * far_step, inside, outside)
+    return _over(task, fabric, tier, latency + task.crossing * far_step, inside, outside)
 
 
 def _in_switch(task: _Task, tier: Tier, switch: SwitchConstants) -> CollectiveTime:
     """Price reduction inside the switches: every GPU sends its data once, and the sum of the part that it owns once."""
     transfer = _switch_transfer(task, tier, switch)
-    return _time(tier.constants.launch, switch.launch + 0.0 * transfer, transfer, 0.0 * transfer, 1.0)
+    launch, latency = tier.constants.launch / task.latency_scale, switch.launch / task.latency_scale
+    return _time(launch, latency + 0.0 * transfer, transfer, 0.0 * transfer, 1.0)
 
 
 def _switch_transfer(task: _Task, tier: Tier, switch: SwitchConstants) -> Real:
@@ -332,7 +337,8 @@ def _own_kernel(task: _Task, tier: Tier, custom: CustomConstants, shots: int) ->
     size = task.message * others if shots == 1 else 2.0 * task.message * others / task.members
     linked = tier.ring(task.members) / tier.efficiency
     transfer: Real = divide(size, linked * share * task.intra_scale)
-    return _time(launch, custom.step * others + 0.0 * transfer, transfer, 0.0 * transfer, 1.0)
+    steps = custom.step * others / task.latency_scale
+    return _time(launch / task.latency_scale, steps + 0.0 * transfer, transfer, 0.0 * transfer, 1.0)
 
 
 def _launch(fabric: Fabric, tier: Tier | None) -> Real:
@@ -346,7 +352,7 @@ def _inside(task: _Task, tier: Tier | None, own: Real, size: Real, steps: Real, 
         return 0.0 * size, 0.0 * size
     near = task.within * size
     handshake = task.within * tier.constants.handshake + steps * tier.constants.handshake_step
-    latency = steps * tier.step + _lesser(handshake, near / tier.constants.small, 2.0)
+    latency = steps * tier.step + soft_minimum(handshake, near / tier.constants.small, 2.0)
     return latency, _transfer(task, tier, task.within * own, filled * near, steps)
 
 
@@ -355,7 +361,9 @@ def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Re
     shared = tier.sharing(task.members, task.stride, to_all=task.kind == "all_to_all")
     wide = divide(own * shared, tier.ring(task.members))
     startup = tier.constants.fill + tier.constants.fill_step * steps
-    seconds: Real = (wide + _lesser(startup, size / tier.constants.ramp, 1.0)) / task.intra_scale
+    seconds: Real = (
+        wide / task.intra_scale + soft_minimum(startup, size / tier.constants.ramp, 1.0) / task.latency_scale
+    )
     return seconds
 
 
@@ -363,20 +371,15 @@ def _outside(task: _Task, fabric: Fabric, size: Real, share: float) -> Real:
     """Return the time over the NICs that a group has on a node; `share` is the bandwidth against a ring's."""
     size = task.crossing * size / share * fabric.crowding(task.nodes, task.members)
     wide = divide(size, task.network * fabric.network.efficiency)
-    return wide + _lesser(fabric.network.fill + 0.0 * size, divide(size, task.network * fabric.network.ramp), 1.0)
+    return wide + soft_minimum(
+        fabric.network.fill / task.latency_scale + 0.0 * size, divide(size, task.network * fabric.network.ramp), 1.0
+    )
 
 
-def _lesser(a: Real, b: Real, norm: float) -> Real:
-    """Return a soft minimum of numbers that are not negative; 0 where one of them is."""
-    small, large = minimum(a, b), maximum(a, b)
-    ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
-    lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
-    return lesser
-
-
-def _over(fabric: Fabric, tier: Tier | None, latency: Real, inside: Real, outside: Real) -> CollectiveTime:
+def _over(task: _Task, fabric: Fabric, tier: Tier | None, latency: Real, inside: Real, outside: Real) -> CollectiveTime:
     """Put the parts of an algorithm over the links of a cluster together."""
-    return _time(_launch(fabric, tier), latency, inside, outside, fabric.shared.corner, fabric.node_overlap)
+    launch, latency = _launch(fabric, tier) / task.latency_scale, latency / task.latency_scale
+    return _time(launch, latency, inside, outside, fabric.shared.corner, fabric.node_overlap)
 
 
 def _time(

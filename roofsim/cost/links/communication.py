@@ -219,6 +219,7 @@ class Messages:
             self.fabric,
             intra_scale=scales.intra_node_link,
             inter_scale=scales.inter_node_link,
+            latency_scale=scales.latency,
             custom=self.own_kernels if op.group_of == "tensor" else None,
             together=Together(rows=op.per_token, groups=op.groups, chosen=op.chosen)
             if op.function == "all_to_all"

@@ -18,7 +18,8 @@ class Embedding(AbstractOp):
 
     Forward reads only the rows that the indices name; backward writes the whole dense gradient of the table, or, where
     updates are `sparse`, adds the gradients to the rows themselves at once (recommendation models: no gradient of the
-    table's size, no optimizer step over it). `bags`: by kernels of recommendation models, with many rows on their way at once.
+    table's size, no optimizer step over it). `skew` says how rows repeat: their popularity falls with rank^-skew, 0: all are
+    alike, None: nobody states it. `bags`: by kernels of recommendation models, with many rows on their way at once.
     """
 
     kind: ClassVar[Kind] = Kind.EMBEDDING
@@ -27,6 +28,7 @@ class Embedding(AbstractOp):
     width: Real
     sparse: bool = False
     bags: bool = False
+    skew: Real | None = None
     backward: bool = False
 
     def rows(self, table: Tensor) -> Real:

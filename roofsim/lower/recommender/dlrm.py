@@ -71,6 +71,7 @@ class _Dlrm:
                 width=model.embedding_dim,
                 sparse=model.sparse_updates,
                 bags=True,
+                skew=None if model.table_skew is None else real(model.table_skew),
             )
             return out
 

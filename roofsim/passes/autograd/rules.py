@@ -293,17 +293,14 @@ def _split_nll(op: Loss, tape: Tape) -> None:
 @backward.register
 def _(op: Embedding, tape: Tape) -> None:
     table, *indices = op.inputs
+    rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
     if op.sparse:
         updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
         reads = (table, tape.incoming(op), *indices)
-        tape.emit(
-            Embedding, "update", reads, (updated,), lookups=op.lookups, width=op.width, sparse=True, backward=True
-        )
+        tape.emit(Embedding, "update", reads, (updated,), sparse=True, **rows)
         return
     out = tape.new(table)
-    tape.emit(
-        Embedding, "gradient", (tape.incoming(op), *indices), (out,), lookups=op.lookups, width=op.width, backward=True
-    )
+    tape.emit(Embedding, "gradient", (tape.incoming(op), *indices), (out,), **rows)
     tape.give(table, out)
 
 

@@ -47,6 +47,16 @@ class Method:
     """Whether every tensor gets launches of its own."""
     code: StateCode | None = None
     """How its states are packed; None: in the type of states."""
+    wide_states: bool = False
+    """Whether its states are fp32 whatever the parameters have."""
+    factored: bool = False
+    """Whether it keeps a row and a column of each matrix in place of a state."""
+    products: str = ""
+    """What counts its matrix products, a module beside this one and its function; none: it has none."""
+    rest: str | None = None
+    """The method that embeddings, heads and vectors go to; None: it takes them too."""
+    passes_shards_on: bool = False
+    """Whether ranks that hold shards exchange them, so that each has whole matrices to work on."""
     source: str = ""
 
 
@@ -104,14 +114,68 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
     ),
     ("adafactor", "loop"): Method(
         states=0, kernels=12.0, parameter_reads=2, parameter_writes=1, gradient_reads=4, state_reads=5, state_writes=6,
-        flops=20.0, largest_in_fp32=2.0,
+        flops=20.0, largest_in_fp32=2.0, factored=True,
         source="transformers' Adafactor without momentum, kernel by kernel; the squared gradient and its sum with eps (later "
         "the update and its negative) are temporaries, and so are fp32 copies of 16-bit parameters and gradients",
     ),
     ("muon", "loop"): Method(
         states=1, kernels=40.0, parameter_reads=2, parameter_writes=2, gradient_reads=3, state_reads=2, state_writes=2,
-        flops=8.0,
+        flops=8.0, products="newton_schulz.orthogonalised", rest="adamw", passes_shards_on=True,
         source="KellerJordan/Muon, muon.py: momentum and gradient interpolated in place, decay and update; what lies between "
         "is `newton_schulz`; embeddings, heads and vectors go to AdamW",
+    ),
+    ("paged-adamw", "fused"): Method(
+        states=2, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=2, state_writes=2,
+        flops=16.0, per_tensor=True, wide_states=True,
+        source="bitsandbytes, optim/adamw.py (PagedAdamW32bit): one launch a tensor, fp32 states in managed memory; pages move to "
+        "the host when the card has no room",
+    ),
+    ("paged-adam8bit", "fused"): Method(
+        states=2, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=2, state_writes=2,
+        flops=24.0, per_tensor=True, code=EIGHT_BITS,
+        source="bitsandbytes, optim/adamw.py (PagedAdamW8bit): as adam8bit, states in managed memory",
+    ),
+    ("ademamix", "fused"): Method(
+        states=3, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=3, state_writes=3,
+        flops=22.0, per_tensor=True, wide_states=True,
+        source="bitsandbytes, optim/ademamix.py (arXiv 2409.03137): state1 holds two moving means, state2 the second moment",
+    ),
+    ("ademamix8bit", "fused"): Method(
+        states=3, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=3, state_writes=3,
+        flops=30.0, per_tensor=True, code=EIGHT_BITS,
+        source="bitsandbytes, optim/ademamix.py (AdEMAMix8bit), blocks of 256",
+    ),
+    ("adagrad", "foreach"): Method(
+        states=1, kernels=5.0, parameter_reads=1, parameter_writes=2, gradient_reads=3, state_reads=4, state_writes=3,
+        flops=7.0, temporaries=2.0,
+        source="torch/optim/adagrad.py, _multi_tensor_adagrad: addcmul, sqrt, add, mul, addcdiv; root and scaled gradient are "
+        "lists",
+    ),
+    ("lars", "loop"): Method(
+        states=1, kernels=14.0, parameter_reads=3, parameter_writes=4, gradient_reads=5, state_reads=3, state_writes=2,
+        flops=13.0, largest=1.0,
+        source="NVIDIA/apex, parallel/LARC.py around torch.optim.SGD with momentum: two norms and the rate of each tensor, decay "
+        "and scale written into the gradient, momentum, update",
+    ),
+    ("galore", "loop"): Method(
+        states=0, kernels=13.0, parameter_reads=3, parameter_writes=3, gradient_reads=1, state_reads=0, state_writes=0,
+        flops=3.0, products="low_rank.projected", rest="adamw",
+        source="jiaweizzhao/GaLore, galore_torch/adamw.py and galore_projector.py (arXiv 2403.03507): what lies between is "
+        "`low_rank`; embeddings, heads and vectors go to AdamW (README: attention and MLP only)",
+    ),
+    ("soap", "loop"): Method(
+        states=2, kernels=20.0, parameter_reads=2, parameter_writes=1, gradient_reads=1, state_reads=10, state_writes=8,
+        flops=16.0, largest=3.0, products="preconditioners.rotated",
+        source="nikhilvyas/SOAP, soap.py (arXiv 2409.11321): Adam's two states, its products in `preconditioners`",
+    ),
+    ("shampoo", "loop"): Method(
+        states=2, kernels=16.0, parameter_reads=2, parameter_writes=1, gradient_reads=3, state_reads=6, state_writes=4,
+        flops=14.0, largest=2.0, products="preconditioners.preconditioned",
+        source="facebookresearch/optimizers, distributed_shampoo (arXiv 2309.06497): filtered gradient and Adam's second moment "
+        "for grafting, its products in `preconditioners`",
+    ),
+    ("average", "foreach"): Method(
+        states=1, kernels=1.0, parameter_reads=1, parameter_writes=0, gradient_reads=0, state_reads=1, state_writes=1,
+        flops=3.0, source="torch/optim/swa_utils.py, get_ema_multi_avg_fn: one foreach lerp of the averages towards the parameters",
     ),
 }  # fmt: skip

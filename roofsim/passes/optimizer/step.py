@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
 from roofsim.graph.base import Phase
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Embedding, OptimizerUpdate
+from roofsim.graph.ops import Collective, Embedding, OptimizerUpdate
 from roofsim.graph.tensor import BF16, FP32, DType, Role, Tensor
-from roofsim.numeric import Real, ceil, maximum, where
+from roofsim.numeric import Real, ceil, maximum, same, where
 from roofsim.passes.optimizer.methods import METHODS, Method, StateCode
-from roofsim.passes.optimizer.newton_schulz import Products, products_of
+from roofsim.passes.optimizer.products import NOTHING, Products, whole
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
 
 #: Elements that one multi-tensor launch covers: 320 blocks of 65,536 (PyTorch, ATen/native/cuda/MultiTensorApply.cuh).
 ELEMENTS_PER_LAUNCH: Final = 320.0 * 65536.0
 #: Tensors that one multi-tensor launch of three lists covers (same file: depth 3 takes 48).
 TENSORS_PER_LAUNCH: Final = 48.0
-#: Layers whose matrices Muon leaves to AdamW, beside embeddings (KellerJordan/Muon, README).
+#: Layers whose matrices Muon and GaLore leave to AdamW, beside embeddings (their READMEs).
 _HEADS: Final = (Purpose.LOGITS, Purpose.CLASSIFIER)
-_NOTHING: Final = Products()
 #: Packed states are counted in bytes.
 _BYTE: Final = DType("packed", 1.0, floating=False)
 
@@ -48,6 +49,8 @@ class AddOptimizerStep:
         parameters into an fp32 copy).
     clipping
         Whether the norm of all gradients is taken and they are scaled by it.
+    averages
+        Whether a moving average of the parameters is kept, in the type of masters.
     """
 
     name: ClassVar[str] = "optimizer_step"
@@ -61,24 +64,72 @@ class AddOptimizerStep:
     gradient_type: DType | None = None
     loss_scaling: bool = False
     clipping: bool = False
+    averages: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with one update of every trained parameter behind it."""
         trained = {tensor: copies for tensor, copies in graph.parameters().items() if tensor.requires_grad}
         if not trained:
             raise PassError("optimizer_step: the graph has no trained parameters")
-        updates = [self._update(*key, group) for key, group in self._groups(graph, trained).items()]
+        updates: list[AbstractOp] = []
+        for (method, dtype), group in self._groups(graph, trained).items():
+            update = self._update(method, dtype, group)
+            there, back = self._exchanges(method, update.name, group)
+            updates += [*there, update, *back]
+        if self.averages:
+            updates += [self._averaged(dtype, group) for dtype, group in _by_type(trained).items()]
         return graph.replaced([*graph.ops, *updates], *self.ensures)
 
     def _groups(self, graph: OpGraph, trained: dict[Tensor, Real]) -> dict[tuple[str, DType], dict[Tensor, Real]]:
-        """Return parameters by method and type; Muon takes hidden matrices only."""
-        tables = {op.inputs[0].root for op in graph if isinstance(op, Embedding)} if self.method == "muon" else set()
+        """Return parameters by method and type; a method with a rest takes hidden matrices only."""
+        rest = self._row(self.method).rest
+        tables = {op.inputs[0].root.owner for op in graph if isinstance(op, Embedding)} if rest is not None else set()
         groups: dict[tuple[str, DType], dict[Tensor, Real]] = {}
         for tensor, copies in trained.items():
-            other = self.method == "muon" and (tensor in tables or not _hidden_matrix(tensor))
-            method = "adamw" if other else self.method
+            other = rest is not None and (tensor.owner in tables or not _hidden_matrix(tensor))
+            method = rest if rest is not None and other else self.method
             groups.setdefault((method, tensor.dtype), {})[tensor] = copies
         return groups
+
+    def _exchanges(
+        self, method: str, leaf: str, group: dict[Tensor, Real]
+    ) -> tuple[list[Collective], list[Collective]]:
+        """Return what ranks that hold shards send one another before and after: shards of momentum, shards of updates."""
+        if not self._row(method).passes_shards_on:
+            return [], []
+        by_ranks: dict[Real, list[Tensor]] = {}
+        for tensor in group:
+            by_ranks.setdefault(whole(tensor).numel / tensor.numel, []).append(tensor)
+        pairs = []
+        for ranks, tensors in by_ranks.items():
+            if not same(ranks, 1.0):
+                elements = sum(tensor.numel * group[tensor] for tensor in tensors)
+                pairs.append([_exchange(f"{leaf}.{way}", tensors, ranks, elements) for way in ("shards", "updates")])
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _averaged(self, dtype: DType, group: dict[Tensor, Real]) -> OptimizerUpdate:
+        """Return the step of the moving averages."""
+        row = METHODS["average", "foreach"]
+        elements, tensors, _ = _extent(group)
+        stored = dtype if self.master_type is None else self.master_type
+        leaf = f"average.{dtype.name}"
+        launches = row.kernels * self._multi_tensor(elements, tensors)
+        state = Tensor(f"{leaf}.state0", (elements,), stored, Role.OPTIMIZER_STATE)
+        return OptimizerUpdate(
+            name=leaf,
+            phase=Phase.OPTIMIZER,
+            inputs=(state,),
+            outputs=(),
+            method="average",
+            implementation="foreach",
+            elements=elements,
+            read=elements * (row.parameter_reads + row.state_reads) * stored.itemsize,
+            written=elements * row.state_writes * stored.itemsize,
+            launches=launches,
+            flops_per_element=row.flops,
+            stored=dtype,
+            listed=row.kernels * tensors,
+        )
 
     def _row(self, method: str) -> Method:
         implementation = self.implementation
@@ -94,8 +145,9 @@ class AddOptimizerStep:
         stored = dtype if self.master_type is None else self.master_type
         gradient = _wider(dtype, self.gradient_type)
         leaf = f"optimizer.{dtype.name}" if method == self.method else f"optimizer.{dtype.name}.{method}"
-        states = self._state_tensors(row, leaf, _wider(dtype, self.state_type), elements, group)
-        products = products_of(group) if method == "muon" else _NOTHING
+        state_type = FP32 if row.wide_states else _wider(dtype, self.state_type)
+        products = _products(row, group, stored.itemsize)
+        states = self._state_tensors(row, leaf, state_type, elements, group, products)
         read, written = self._traffic(
             row, _state_size(row, states, stored, elements), stored.itemsize, gradient.itemsize
         )
@@ -131,15 +183,19 @@ class AddOptimizerStep:
         return read + before_read, written + before_written
 
     def _state_tensors(
-        self, row: Method, leaf: str, dtype: DType, elements: Real, group: dict[Tensor, Real]
+        self, row: Method, leaf: str, dtype: DType, elements: Real, group: dict[Tensor, Real], products: Products
     ) -> tuple[Tensor, ...]:
-        if self.method == "adafactor":
+        if row.factored:
             return (Tensor(f"{leaf}.factored_second_moment", (_factored(group),), FP32, Role.OPTIMIZER_STATE),)
         if row.code is not None:
             elements, dtype = _packed(row.code, group), _BYTE
-        return tuple(
+        states = [
             Tensor(f"{leaf}.state{index}", (elements,), dtype, Role.OPTIMIZER_STATE) for index in range(row.states)
-        )
+        ]
+        if products is not NOTHING and not same(products.states, 0.0):
+            own = dtype if products.state_type is None else products.state_type
+            states.append(Tensor(f"{leaf}.matrices", (products.states,), own, Role.OPTIMIZER_STATE))
+        return tuple(states)
 
     def _master(self, leaf: str, elements: Real) -> tuple[Tensor, ...]:
         if self.master_type is None:
@@ -155,8 +211,11 @@ class AddOptimizerStep:
         if row.largest_in_fp32:
             copies = row.largest_in_fp32 + (2.0 if narrow else 0.0)  # 16-bit parameter and gradient are widened first
             temporaries.append(Tensor(f"{leaf}.wide_temporary", (copies * largest,), FP32, Role.TEMPORARY))
-        elif products is not _NOTHING:
-            temporaries.append(Tensor(f"{leaf}.products", (products.live,), BF16, Role.TEMPORARY))
+        elif products is not NOTHING:
+            live = stored if products.live_type is None else products.live_type
+            temporaries.append(Tensor(f"{leaf}.products", (products.live,), live, Role.TEMPORARY))
+            if row.largest:
+                temporaries.append(Tensor(f"{leaf}.temporary", (row.largest * largest,), stored, Role.TEMPORARY))
         elif self.implementation == "loop":
             temporaries.append(Tensor(f"{leaf}.temporary", ((row.largest or 2.0) * largest,), stored, Role.TEMPORARY))
         elif row.temporaries:
@@ -188,8 +247,40 @@ def _wider(dtype: DType, other: DType | None) -> DType:
     return dtype if other is None or dtype.rank > other.rank else other
 
 
+def _products(row: Method, group: dict[Tensor, Real], itemsize: Real) -> Products:
+    """Return the matrix products of a method, by the module that counts them."""
+    if not row.products:
+        return NOTHING
+    module, _, function = row.products.partition(".")
+    counted: Products = getattr(import_module(f"roofsim.passes.optimizer.{module}"), function)(group, itemsize)
+    return counted
+
+
+def _by_type(trained: dict[Tensor, Real]) -> dict[DType, dict[Tensor, Real]]:
+    groups: dict[DType, dict[Tensor, Real]] = {}
+    for tensor, copies in trained.items():
+        groups.setdefault(tensor.dtype, {})[tensor] = copies
+    return groups
+
+
+def _exchange(name: str, tensors: list[Tensor], ranks: Real, elements: Real) -> Collective:
+    """Return the exchange of shards for whole matrices: as many elements come as go, in bf16."""
+    received = Tensor(f"{name}.received", (elements,), BF16, Role.TEMPORARY)
+    return Collective(
+        name=name,
+        inputs=tuple(tensors),
+        outputs=(received,),
+        function="all_to_all",
+        group_of="data",
+        ranks=ranks,
+        phase=Phase.OPTIMIZER,
+        whole=(received,),
+        travels_in=BF16,
+    )
+
+
 def _hidden_matrix(tensor: Tensor) -> bool:
-    return len(tensor.shape) >= 2 and not tensor.within(*_HEADS)
+    return len(whole(tensor).shape) >= 2 and not tensor.within(*_HEADS)
 
 
 def _state_size(row: Method, states: tuple[Tensor, ...], stored: DType, elements: Real) -> Real:

@@ -31,6 +31,7 @@ _LEAST: Final = 0.0005
 _CAUSE_OF: Final = {
     "tensor_flops": "compute",
     "vector_flops": "compute",
+    "unit_rate": "compute",
     "power": "power",
     "memory_bandwidth": "memory_bandwidth",
     "launch_rate": "launch",
@@ -41,6 +42,7 @@ _CAUSE_OF: Final = {
     "storage": "storage",
     "intra_node_link": "intra_node_link",
     "inter_node_link": "inter_node_link",
+    "latency": "inter_node_link",
 }
 
 

@@ -84,7 +84,7 @@ class Attempt:
     @cached_property
     def _cost(self) -> dict[str, Any]:
         resolved = self.resolved
-        return cost(resolved.gpu, resolved.system, resolved.gpus, self.step_time, self.units, self.unit)
+        return cost(resolved.gpu, resolved.system, resolved.gpus, self.step_time, self.units, self.unit, None)
 
     @property
     def usd_per_hour(self) -> float | None:

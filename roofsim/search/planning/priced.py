@@ -209,9 +209,9 @@ class Pricer:
 
 
 def rates_of(resolved: Resolved) -> dict[str, Any]:
-    """Return what a million tokens or images cost for each second that a step takes: dollars and joules; NaN: not known."""
+    """Return what a million tokens or images cost per second of a step: dollars, joules of cards at their limit; NaN: unknown."""
     _, units, unit = units_per_step(resolved)
-    known = cost(resolved.gpu, resolved.system, resolved.gpus, 1.0, units, unit)
+    known = cost(resolved.gpu, resolved.system, resolved.gpus, 1.0, units, unit, resolved.gpu.tdp)
     dollars, energy = known[f"usd_per_million_{unit}"], known[f"kwh_per_million_{unit}"]
     return {
         "cost": np.nan if dollars is None else dollars,

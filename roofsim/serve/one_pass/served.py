@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import cost
 from roofsim.analyze.printed import Printed
+from roofsim.analyze.watts import drawn_watts
 from roofsim.records import asdict, dataclass
 from roofsim.units import humanize
 
@@ -120,7 +121,7 @@ class ServedPasses(Printed):
     def money(self) -> dict[str, Any]:
         """Return dollars per hour, and per million requests."""
         resolved, rate = self.plan.resolved, 0.0 if self.steady is None else self.steady.request_rate
-        costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "requests")
+        costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "requests", drawn_watts(self.plan.full))
         names = ("usd_per_hour", "usd_per_million_requests", "kwh_per_million_requests", "price_date", "price")
         return {name: costs[name] for name in names}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
@@ -17,6 +17,49 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.facts import Stated
 
 
+#: Stacks that people ask for and that have no file of facts -> why, and what to do instead.
+WITHOUT_FACTS: Final = {
+    "mlx": (
+        "runs on Apple's chips, of which the catalog has none",
+        "On a card of the catalog llama.cpp runs the same models.",
+    ),
+    "openvino": (
+        "runs on Intel's processors and integrated graphics",
+        "On a card of the catalog use onnxruntime or llama.cpp.",
+    ),
+    "exllamav3": (
+        "reads EXL3 weights, whose kernels nobody has measured here",
+        "exllamav2 with --precision exl2-4.0bpw is its predecessor.",
+    ),
+    "ktransformers": (
+        "computes experts on the host's processors, which are not priced",
+        "Weights on the host whose layers are copied are --engine vllm --set parallel.offload.parameters=host.",
+    ),
+    "maxtext": (
+        "leaves kernels and their overlap to XLA, whose choices on GPUs nobody has measured here",
+        "megatron-core and torchtitan run the same models; state what differs with engine_facts.",
+    ),
+    "colossalai": (
+        "is assembled from plugins that each run other kernels",
+        "Its Gemini and ZeRO plugins run as deepspeed does, its hybrid plugin as megatron-core+bare.",
+    ),
+    "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
+    "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
+}
+_SPELLINGS: Final = {
+    "mlx-lm": "mlx",
+    "mlxlm": "mlx",
+    "exl3": "exllamav3",
+    "exllama3": "exllamav3",
+    "kt": "ktransformers",
+    "jax": "maxtext",
+    "jax-maxtext": "maxtext",
+    "colossal-ai": "colossalai",
+    "liger-kernel": "liger",
+    "openvino-genai": "openvino",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """An engine's document with the facts of a version, its name in one word, and what is to be said of it."""
@@ -24,6 +67,15 @@ class Chosen:
     stated: Stated
     label: str
     notes: tuple[str, ...]
+
+
+def _check_known(name: str, place: Place) -> None:
+    """Refuse a stack that is known to have no facts, with the reason."""
+    key = catalog.normal(name)
+    key = _SPELLINGS.get(key, key)
+    if key in WITHOUT_FACTS:
+        why, instead = WITHOUT_FACTS[key]
+        raise SpecError(Problem(f"engine {name[:40]} {why}", place, "workload.engine", instead))
 
 
 def choose(given: str | EngineChoice, place: Place, precision: str | None = None) -> Chosen:
@@ -35,6 +87,7 @@ def choose(given: str | EngineChoice, place: Place, precision: str | None = None
         For an unknown engine, version or variant.
     """
     choice = read_choice(given, place)
+    _check_known(choice.name, place)
     name = catalog.resolve_name("engine", choice.name, place, "workload.engine")
     stated = stated_engine(catalog.load("engine", name))
     parts = _releases(stated.document) if choice.narrows or "precision_variants" in stated.document.data else Releases()

@@ -11,6 +11,13 @@ from roofsim.spec.strict import Strict
 Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
 
 
+class VoltageFloor(Strict):
+    """Where the voltage of the compute units ends to fall with their clock, both against full clock."""
+
+    voltage: Annotated[float, Field(gt=0.3, le=1.0)]
+    clock: Annotated[float, Field(gt=0.1, lt=1.0)]
+
+
 class Architecture(Strict):
     """Achieved fractions of the datasheet, by class of kernel; every group names its source.
 
@@ -74,6 +81,10 @@ class Architecture(Strict):
         default=None,
         description="Time over which the card's controller holds the mean power: GEMMs much longer than that are held to the "
         "limit one by one, shorter kernels with their neighbours over the step; null: the constant power_window.",
+    )
+    voltage_floor: VoltageFloor | None = Field(
+        default=None,
+        description="Least voltage of the compute units, and the clock below which they have it; null: the constants of that name.",
     )
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
         default=None,

@@ -44,6 +44,9 @@ class Clock(Strict):
 
     boost: Frequency = Field(description="Clock at which the peaks are stated.")
     maximum: Frequency | None = Field(default=None, description="Highest clock the part reaches, where it differs.")
+    held: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0, description="Share of its own clock that a limit leaves: its voltage is lower then."
+    )
 
 
 class DeviceMemory(Strict):
@@ -144,6 +147,9 @@ class Gpu(Strict):
     link: Link | None = Field(default=None, description="To other GPUs.")
     host_link: Link | None = None
     tdp: Power | None = None
+    power_held: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0, description="Share of its own power that a limit leaves: what it draws waiting stays."
+    )
     price: Price = Price()
     usual_system: str | None = Field(default=None, description="A file of hardware/systems.")
     usual_box: str | None = Field(

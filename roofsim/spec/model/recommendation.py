@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, ModelSpec, Size
@@ -27,6 +27,11 @@ class DlrmModel(ModelSpec):
     table_format: Literal["int8"] | None = Field(
         default=None,
         description="How inference stores the tables: int8 with a scale for each row; left out: in the type of parameters.",
+    )
+    table_skew: Annotated[float, Field(ge=0.0, le=4.0)] | None = Field(
+        default=None,
+        description="How rows of a table repeat: their popularity falls with rank^-skew (0: all alike, about 1: Zipf's law), and "
+        "the cache holds the hottest; left out: each look-up is one of memory.",
     )
     num_dense_features: Size = 13
     bottom_mlp: tuple[Size, ...] = Field(

@@ -20,10 +20,42 @@ from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.strict import Strict
 
-OPTIMIZERS: Final = (
-    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
-    "muon", "none",
-)  # fmt: skip
+OptimizerName = Literal[
+    "adamw",
+    "adamw-fused",
+    "adamw-loop",
+    "paged-adamw",
+    "lamb",
+    "adam8bit",
+    "paged-adam8bit",
+    "adam4bit",
+    "ademamix",
+    "ademamix8bit",
+    "sgd",
+    "sgd-momentum",
+    "lars",
+    "adagrad",
+    "adafactor",
+    "lion",
+    "muon",
+    "soap",
+    "shampoo",
+    "galore",
+    "none",
+]
+
+#: Optimizers that multiply matrices, which no host is priced for.
+MATRIX_OPTIMIZERS: Final = ("muon", "soap", "shampoo", "galore")
+
+#: Optimizer -> what a reader of its step time should know.
+OPTIMIZER_NOTES: Final = {
+    "paged-adamw": "its state is priced on the card; pages that find no room there would move over PCIe in every step",
+    "paged-adam8bit": "its state is priced on the card; pages that find no room there would move over PCIe in every step",
+    "galore": "rank 128; new projections (a singular value decomposition of each matrix every 200 steps) are not in the step",
+    "soap": "its bases are renewed every 10 steps, a tenth of that is in each; QR is priced as matrix products",
+    "shampoo": "blocks of 1,024; new roots (an eigendecomposition of each block, every precondition_frequency steps) are not in "
+    "the step",
+}
 
 TRAIN_ONLY: Final = ("global_batch_size",)
 SERVING: Final = ("concurrency", "request_rate", "serving")
@@ -119,20 +151,12 @@ class Workload(Strict):
         "Default: bf16, or fp16 on cards without bf16.",
         examples=list(NAMES),
     )
-    optimizer: Literal[
-        "adamw",
-        "adamw-fused",
-        "adamw-loop",
-        "lamb",
-        "adam8bit",
-        "adam4bit",
-        "sgd",
-        "sgd-momentum",
-        "adafactor",
-        "lion",
-        "muon",
-        "none",
-    ] = Field(default="adamw", description="The optimizer of a training step.")
+    optimizer: OptimizerName = Field(default="adamw", description="The optimizer of a training step.")
+    weight_average: Literal["none", "ema"] = Field(
+        default="none",
+        description="ema: a moving average of the trained parameters is kept beside them, in the type of masters, and sharded as "
+        "the optimizer's state is.",
+    )
     adapter: Literal["lora", "qlora"] | Adapter | None = Field(
         default=None,
         description="Train low-rank adapters beside a frozen model: a name, or {kind: qlora, rank: 16, targets: [query, "

@@ -48,7 +48,7 @@ def _with_power(gpu: Gpu, limit: float, scenario: Document, assumed: list[str]) 
         raise _problem(scenario, "power_limit", message, f"Cards draw about a third without any work: from {least} on.")
     beyond = ", below what was measured on any card" if limit < MEASURED * gpu.tdp else ""
     assumed.append(f"power_limit: {humanize(limit, 'W', 3)} of {own}{beyond}")
-    return gpu.model_copy(update={"tdp": limit})
+    return gpu.model_copy(update={"tdp": limit, "power_held": limit / gpu.tdp})
 
 
 def _with_clock(gpu: Gpu, limit: float, scenario: Document, assumed: list[str]) -> Gpu:
@@ -67,7 +67,7 @@ def _with_clock(gpu: Gpu, limit: float, scenario: Document, assumed: list[str]) 
     changes = {
         "peak": {name: rate * matrix for name, rate in gpu.peak.items()},
         "vector_peak": {name: rate * vector for name, rate in gpu.vector_peak.items()},
-        "clock": gpu.clock.model_copy(update={"boost": min(boost, limit), "maximum": min(most, limit)}),
+        "clock": gpu.clock.model_copy(update={"boost": min(boost, limit), "maximum": min(most, limit), "held": matrix}),
     }
     return gpu.model_copy(update=changes)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import Problem, SpecError
 from roofsim.numeric import Real, minimum
 from roofsim.spec.scenario.offload import HOST, TIERS
+from roofsim.spec.scenario.workload import MATRIX_OPTIMIZERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -147,8 +148,11 @@ def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) 
         message, hint, part = "no optimizer uses it (optimizer: none)", "Leave it out, or choose an optimizer.", updated
     elif workload.optimizer != "none" and "optimizer_state" not in moved and part != "activations":
         message, hint = f"{part} off the device are updated by the host", "Offload optimizer_state too."
-    elif workload.optimizer == "muon" and updated:
-        message, hint = "muon's matrix products on the host are not priced by this version", "Use adamw."
+    elif workload.optimizer in MATRIX_OPTIMIZERS and updated:
+        message, hint = (
+            f"{workload.optimizer}'s matrix products on the host are not priced by this version",
+            "Use adamw.",
+        )
     elif len({place for part, place in moved.items() if part in _UPDATED and place != HOST}) > 1:
         message = "gradients and optimizer state in two places beside host memory are not priced by this version"
         hint, part = "Keep one of them on the host, or both in one place.", updated

@@ -20,7 +20,7 @@ DEFAULT_LENGTH: Final = 4096
 #: Tokens that a request generates where nobody says how many, and the model has room for them.
 DEFAULT_OUTPUT: Final = 128
 #: What only training has; elsewhere another value than the default changes nothing, and is said.
-_OF_TRAINING: Final = ("optimizer", "recompute")
+_OF_TRAINING: Final = ("optimizer", "weight_average", "recompute")
 
 
 def complete_workload(case: ScenarioCase, checks: Checks) -> tuple[Point, Workload, list[str], list[str]]:

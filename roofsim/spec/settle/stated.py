@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.spec import catalog
 from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.workload import OPTIMIZER_NOTES
 
 if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
@@ -41,6 +42,8 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
     notes = [
         f"{path[-1]}: {value}" for path, (value, matters) in used.items() if matters and not document.states(*path)
     ]
+    if trains and workload.optimizer in OPTIMIZER_NOTES:
+        notes.append(f"optimizer {workload.optimizer}: {OPTIMIZER_NOTES[workload.optimizer]}")
     return notes + _of_adapters(workload, document)
 
 
