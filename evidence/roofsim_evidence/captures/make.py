@@ -22,9 +22,17 @@ from roofsim.capture.sizes import CaptureError
 from roofsim_evidence.captures.models import MODELS
 
 
-
 def gradients_of(
-    grad: Any, x: Any, weight: Any, _bias: Any, _stride: Any, _padding: Any, _dilation: Any, transposed: Any, *rest: Any, **_: Any
+    grad: Any,
+    x: Any,
+    weight: Any,
+    _bias: Any,
+    _stride: Any,
+    _padding: Any,
+    _dilation: Any,
+    transposed: Any,
+    *rest: Any,
+    **_: Any,
 ) -> int:
     """Return the FLOPs of a convolution's gradients: each costs what the forward pass does; `FlopCounterMode` forgets groups."""
     mask = rest[2]

@@ -185,7 +185,16 @@ def listed() -> str:
                 "" if step is None else _off(step),
             )
         )
-    heads = ("model", "ops", "parameters", "counted", "FLOPs forward", "backward", "bytes saved", "step against the family")
+    heads = (
+        "model",
+        "ops",
+        "parameters",
+        "counted",
+        "FLOPs forward",
+        "backward",
+        "bytes saved",
+        "step against the family",
+    )
     return table(heads, rows)
 
 
