@@ -79,6 +79,21 @@ def read_count(text: str) -> float | None:
     return float(grouped.replace(",", "")) if grouped else float(number) * _COUNT_LETTERS[letter.lower()]
 
 
+#: Suffixes of counts of parameters: ``8B`` are eight billion, as in the names of models.
+_PARAMETERS: Final = {"": 0, "k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
+
+
+def read_parameters(text: str) -> float | None:
+    """Return the number of parameters that ``8B`` or ``350M`` stands for; None for anything else.
+
+    >>> read_parameters("8B"), read_parameters("1.5 m"), read_parameters("many")
+    (8000000000.0, 1500000.0, None)
+    """
+    match = _NUMBER.fullmatch(text) if len(text) < 40 else None
+    power = None if match is None else _PARAMETERS.get((match[2] or "").lower())
+    return None if match is None or power is None else float(Decimal(match[1]).scaleb(power, _EXACT))
+
+
 def _factor(suffix: str, unit: str) -> Decimal | None:
     """Return what one `suffix` is worth in `unit`, or None when it is not a spelling of that unit."""
     stems, binary, _ = UNITS[unit]

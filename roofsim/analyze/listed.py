@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 from roofsim.spec import catalog, usual
 from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.source import read_kept
 from roofsim.spec.reading.validate import validate
+from roofsim.units import parse
 
 
 def catalog_rows(kind: str) -> list[dict[str, Any]]:
@@ -37,16 +40,44 @@ def _figures(kind: str, name: str) -> dict[str, Any]:
         gpu = validate(Gpu, document)
         best = next((gpu.peak[dtype] for dtype in ("bf16", "fp16") if dtype in gpu.peak), None)
         return {
+            "vendor": gpu.vendor,
             "architecture": gpu.architecture,
+            "year": gpu.year,
             "16-bit peak": best,
             "fp32 peak": gpu.vector_peak.get("fp32"),
             "memory": gpu.memory.capacity,
             "bandwidth": gpu.memory.bandwidth,
             "tdp": gpu.tdp,
+            "USD/h": gpu.price.hourly,
+            "USD": gpu.price.purchase,
+            "measured": name in _measured("cards"),
+            "recalled": list(gpu.recalled),
         }
     if kind == "system":
-        return {"gpus": f"{data['gpus_per_node']} x {data.get('gpu') or 'any'}", "topology": data["topology"]}
+        return _node(data)
     if kind == "model":
         total = data.get("published_parameters")
-        return {"family": data["family"], "parameters": total}
+        return {"family": data["family"], "parameters": total, "measured": data["family"] in _measured("families")}
     return {"description": data.get("description", "")}
+
+
+def _node(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a node; its year is its card's."""
+    card = data.get("gpu")
+    price = (data.get("price") or {}).get("hourly")
+    return {
+        "gpus": data["gpus_per_node"],
+        "gpu": card,
+        "topology": data["topology"],
+        "network": None if data.get("node_network") is None else parse(data["node_network"], "B/s"),
+        "year": None if card is None else catalog.load("gpu", card).data.get("year"),
+        "USD/h": None if price is None else parse(price, "USD/h"),
+        "recalled": list(data.get("recalled") or ()),
+    }
+
+
+@cache
+def _measured(what: str) -> frozenset[str]:
+    """Return the names of cards, or of families, of which runs were measured in some regime."""
+    regimes = read_kept(catalog.root() / "hardware" / "constants" / "intervals.yaml").data["measured"]
+    return frozenset(name for runs in regimes.values() for name in runs.get(what, ()))

@@ -55,7 +55,7 @@ Emit = Annotated[
         "--emit",
         metavar="PROGRAM",
         help="Print the launch command of a program that runs this (of a plan: its winner), with the files it reads: "
-        "megatron-lm, torchtitan, deepspeed, accelerate, vllm, sglang, tensorrt-llm, llama.cpp.",
+        "megatron-lm, nemo, torchtitan, deepspeed, accelerate, vllm, sglang, tensorrt-llm, llama.cpp.",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON: SI units, every figure.")]

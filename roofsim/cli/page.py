@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Sections of the help of a verb, in this order.
 PANELS: Final = (
     "Target",
+    "Filters",
     "Measurement",
     "Changes",
     "Axes",

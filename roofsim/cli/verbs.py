@@ -226,7 +226,11 @@ VERBS: Final = {
     "list": Verb(
         "roofsim.cli.listing:list_names",
         "List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules, constants and plug-ins.",
-        ("roofsim list", "roofsim list gpus", "roofsim list models --json"),
+        (
+            "roofsim list gpus --vendor amd --min-memory 24GiB --sort price",
+            "roofsim list systems --gpu h100",
+            "roofsim list models --family mamba --max-parameters 8B --json",
+        ),
     ),
     "show": Verb(
         "roofsim.cli.show:show",

@@ -71,14 +71,24 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
 
 
 #: Units of figures in catalog rows; where there is little room, those named first stay longest.
-_CATALOG_UNITS: Final = {"16-bit peak": "FLOP/s", "fp32 peak": "FLOP/s", "memory": "B", "bandwidth": "B/s", "tdp": "W"}
-_STAY: Final = {"memory": 1, "bandwidth": 2, "16-bit peak": 3, "architecture": 4}
+_CATALOG_UNITS: Final = {
+    "16-bit peak": "FLOP/s",
+    "fp32 peak": "FLOP/s",
+    "memory": "B",
+    "bandwidth": "B/s",
+    "tdp": "W",
+    "network": "B/s",
+}
+_STAY: Final = {"memory": 1, "bandwidth": 2, "16-bit peak": 3, "architecture": 4, "USD/h": 5, "year": 6}
 
 
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print catalog rows."""
+    if not rows:
+        console.print("0 entries", style="dim")
+        return
     first, *others = rows[0]
-    figures = {name for name in others if all(isinstance(row[name], int | float | None) for row in rows)}
+    figures = {name for name in others if all(isinstance(row[name], int | float | None) for row in rows)} - {"measured"}
     columns = [
         Column(name, number=name in figures, leaves=_STAY.get(name, len(_STAY) + place))
         for place, name in enumerate(others, 1)
@@ -105,13 +115,17 @@ def print_plugins(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def _catalog_cell(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
+    if value is None or isinstance(value, bool):
+        return "yes" if value else "-"
+    if name == "year":
+        return str(value)
+    if name.startswith("USD"):
+        return f"{value:,.10g}"
     if name in _CATALOG_UNITS:
         return humanize(float(value), _CATALOG_UNITS[name], 4)
-    if isinstance(value, list):
-        return ", ".join(value)
-    return words.count(value) if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return words.count(value)
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def print_overview(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -164,7 +164,17 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     if other is not None:
         hint = f"It is a {_SAID[other]}: --{other} {name}, or hardware.{other} in a file."
+    elif kind in _CARD_OR_NODE:
+        hint = _why_not(plain) or hint
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
+
+
+def _why_not(key: str) -> str | None:
+    """Return why an accelerator that people ask for is not in the catalog; None of any other name."""
+    for entry in read_kept(root() / "hardware" / "not_modelled.yaml").data["accelerators"]:
+        if key.startswith(tuple(entry["begins"])):
+            return f"{entry['reason']}."
+    return None
 
 
 def _is_another(kind: Kind, key: str) -> Kind | None:

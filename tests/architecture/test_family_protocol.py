@@ -90,7 +90,7 @@ def test_families_that_can():
     assert families_that(lambda schema: schema.stacked) == [
         "decoder", "encoder", "vit", "mixer", "mamba", "layers",
     ]  # fmt: skip
-    assert families_that(lambda schema: schema.decoder_only()) == ["decoder", "layers"]
+    assert families_that(lambda schema: schema.decoder_only()) == ["decoder", "mamba", "layers"]
     assert families_that(lambda schema: schema.denoises) == ["diffusion-unet", "dit"]
 
 

@@ -167,6 +167,35 @@ def test_a_server_of_a_file_is_written_and_read_again(asked):
     assert again.step_time == pytest.approx(result.step_time, rel=1e-9), command
 
 
+def test_a_recipe_of_nemo_has_defaults_of_its_own():
+    read = read_launch("nemo llm pretrain --factory llama3_70b trainer.num_nodes=8 trainer.max_steps=10").scenario
+    assert read["hardware"] == {"gpus": 64}
+    layout = {"tensor": 4, "pipeline": 4, "virtual_stages": 5, "context": 2, "sequence": True, "sharding": "optimizer"}
+    assert read["parallel"] == layout
+    assert read["workload"]["global_batch_size"] == 512
+    changed = read_launch(
+        "nemo llm pretrain -f llama3_70b trainer.num_nodes=8 trainer.strategy.context_parallel_size=1"
+    ).scenario
+    assert changed["parallel"]["context"] == 1
+    with pytest.raises(SpecError, match="Describe the model in a file"):
+        read_launch("nemo llm pretrain --factory llama3_8b model.config.num_layers=20")
+    with pytest.raises(SpecError, match="Did you mean 'llama3_8b'"):
+        read_launch("nemo llm pretrain --factory llama3_8bb")
+
+
+@pytest.mark.parametrize("recipe", ["llama3_8b", "mixtral_8x7b"])
+@pytest.mark.parametrize(
+    "more", ["", " trainer.num_nodes=32 model.config.recompute_granularity=selective data.micro_batch_size=1"]
+)
+def test_recipes_are_written_and_read_again(recipe, more):
+    first = read_launch(f"nemo llm pretrain --factory {recipe} trainer.num_nodes=16{more}").scenario
+    result = roofsim.run(first, gpu="h100")
+    command = launch_command(result.scenario, "nemo", per_node=8)
+    again = roofsim.run(read_launch(command).scenario, gpu="h100")
+    assert again.step_time == pytest.approx(result.step_time, rel=1e-9), command
+    assert again.memory.allocated_peak == pytest.approx(result.memory.allocated_peak, rel=1e-9)
+
+
 def test_what_a_file_switches_off_is_no_refusal(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text("[fault_tolerance]\nenable = false\n[training]\nseq_len = 4096\n")

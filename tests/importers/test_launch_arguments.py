@@ -17,12 +17,23 @@ PROGRAMS = {
     "deepspeed": ("deepspeed", "transformers"),
     "llama.cpp": ("llama.cpp",),
     "megatron-lm": ("megatron-lm", "megatron-core"),
+    "nemo": ("nemo",),
     "sglang": ("sglang",),
     "torchtitan": ("torchtitan",),
     "vllm": ("vllm",),
 }
 #: Keys that hold others, each of which the lists name too.
-SECTIONS = {"data_types", "optimizer", "pipeline", "torch_autocast", "zero_optimization", "dynamo_config", "--help"}
+SECTIONS = {
+    "data_types",
+    "optimizer",
+    "pipeline",
+    "torch_autocast",
+    "zero_optimization",
+    "dynamo_config",
+    "--help",
+    "trainer.plugins",
+    "trainer.strategy",
+}
 
 
 def declared(program: str) -> list[str]:

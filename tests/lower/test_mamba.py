@@ -61,3 +61,19 @@ def test_a_pass_without_gradients_keeps_no_states():
     assert heavy_flops(graph, Phase.FORWARD) == 262693453824.0 + 303759360.0 * 512.0 / 515.0
     assert all(len(op.outputs) == 1 for op in scans(graph, Phase.FORWARD))
     assert profile(graph).saved_activations == 0.0
+
+
+def test_a_step_of_generation_reads_and_writes_states():
+    """Per layer a state of channels x 16 in fp32 and three tokens of the convolution; no keys and values."""
+    graph = run(catalog_model("mamba-130m"), phase="decode", batch=4.0, context_length=5000.0)
+    assert not any(isinstance(op, Scan) for op in graph)
+    caches = {tensor for op in graph for tensor in op.inputs if tensor.role == "key_value_cache"}
+    assert sorted(tensor.bytes for tensor in caches) == [4 * 1536 * 3 * 2, 4 * 1536 * 16 * 4]
+    matmul = sum(op.flops() * op.count for op in graph if op.group is Kind.MATMUL)
+    assert matmul == 4 * 262693453824 / 1024  # as many per token as in a pass over many
+
+
+def test_a_prompt_leaves_its_states_behind():
+    graph = run(catalog_model("mamba-130m"), phase="prefill", batch=2.0, size=512.0)
+    kept = [op for op in graph if op.kind is Kind.COPY and op.outputs[0].root.role == "key_value_cache"]
+    assert sorted(op.outputs[0].numel for op in kept) == [2.0 * 1536 * 3, 2.0 * 1536 * 16]

@@ -88,12 +88,14 @@ WIDTHS = {
     "dit": {"model.intermediate_size": [4608, 2304]},
     "mamba": {"model.state_size": [16, 32]},
     "dlrm": {"model.embedding_dim": [128, 64]},
+    "layers": {"model.sizes.hidden": [128, 256]},
 }
 LENGTHS = {
     "decoder": {"workload.sequence_length": [64, 128]},
     "encoder": {"workload.sequence_length": [64, 128]},
     "encoder-decoder": {"workload.target_length": [16, 32]},
     "mamba": {"workload.sequence_length": [64, 128]},
+    "layers": {"workload.sequence_length": [64, 128]},
     "vit": {"workload.image_size": [224, 256, 230]},
     "swin": {"workload.image_size": [224, 448]},
     "resnet": {"workload.image_size": [224, 288]},

@@ -3,7 +3,7 @@
 import pytest
 
 from roofsim.api import resolve
-from roofsim.errors import SpecError
+from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec.catalog import resolve_name
 
 NAMES = {
@@ -41,3 +41,17 @@ def test_a_cloud_s_own_name_is_the_node_s(written, node):
 def test_an_unknown_machine_names_its_neighbours():
     with pytest.raises(SpecError, match=r"unknown system 'p4d.25xlarge'. Did you mean .*'p4d-24xlarge'"):
         resolve({"model": "gpt2", "hardware": {"system": "p4d.25xlarge"}})
+
+
+@pytest.mark.parametrize("kind", ["gpu", "system"])
+@pytest.mark.parametrize("name", ["tpu-v5e", "TPU_v4", "v5litepod-8", "trn2.48xlarge", "Trainium2", "inf2.xlarge"])
+def test_what_is_not_modelled_says_why(kind, name):
+    with pytest.raises(UnknownNameError, match=r"not modelled: .* compiles a whole step"):
+        resolve_name(kind, name)
+
+
+@pytest.mark.parametrize("name", ["trx", "a101", "v5", "m40x"])
+def test_other_names_are_only_unknown(name):
+    with pytest.raises(UnknownNameError) as refused:
+        resolve_name("gpu", name)
+    assert "modelled" not in str(refused.value)

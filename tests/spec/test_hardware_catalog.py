@@ -227,6 +227,10 @@ def test_all_names_of_the_catalog_are_present():
     assert set(CATALOG_NAMES) - set(GPUS) == set()
 
 
+def test_the_readme_counts_what_the_catalog_holds():
+    assert f"{len(GPUS)} GPUs and {len(SYSTEMS)} systems" in (HARDWARE.parent / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("things", [GPUS, SYSTEMS], ids=["gpus", "systems"])
 def test_aliases_are_unique_and_shadow_no_name(things):
     aliases = [alias for thing in things.values() for alias in thing.aliases]

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
+from google.protobuf.internal.decoder import _DecodeVarint32
 
 from roofsim.errors import NoDataError, SpecError
 from roofsim.traces import chakra_schema
@@ -145,13 +145,13 @@ def test_what_is_not_written_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="pipelines of inference"):
         write_chakra(evaluation_of(served), tmp_path / "job")
     chakra_schema.messages.cache_clear()
-    monkeypatch.setattr(chakra_schema.importlib, "import_module", lambda _: (_ for _ in ()).throw(ImportError()))
+    monkeypatch.setattr("importlib.import_module", lambda _: (_ for _ in ()).throw(ImportError()))
     with pytest.raises(NoDataError, match=r"roofsim\[chakra\]"):
         messages()
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**32])
 def test_lengths_are_those_of_protobuf(value):
-    from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
+    from google.protobuf.internal.encoder import _VarintBytes
 
     assert varint(value) == _VarintBytes(value)

@@ -84,7 +84,7 @@ def read_launch(text: str, shown: str = "--from-launch", *, gpus: int | None = N
     command = take_apart(text, shown)
     table = command.table
     _check(command)
-    keys: dict[str, Any] = dict(table.defaults)
+    keys: dict[str, Any] = table.usual(_flavor_of(command))
     places: dict[str, Place] = {}
     for name, flag in table.flags.items():
         if name in command.settings:
@@ -253,15 +253,21 @@ def _model(command: Command) -> dict[str, Any]:
     return {"model": _named(named_file["model"].removesuffix("-GGUF")), "workload.precision": stored}
 
 
+def _flavor_of(command: Command) -> str | None:
+    """Return the program's own name of the model, where it has one."""
+    said = [
+        setting.arguments[0]
+        for flag in command.table.model
+        if (setting := command.settings.get(flag)) and setting.arguments
+    ]
+    return "/".join(said) if command.table.models and said else None
+
+
 def _flavor(command: Command) -> dict[str, Any]:
     """Return the model that a program knows by a name of its own."""
-    table = command.table
-    said = [
-        setting.arguments[0] for flag in table.model if (setting := command.settings.get(flag)) and setting.arguments
-    ]
-    if not said:
+    table, name = command.table, _flavor_of(command)
+    if name is None:
         return {}
-    name = "/".join(said)
     if name not in table.models:
         hint = f"{did_you_mean(name, table.models)} Or state it with --set model=NAME and leave out {' and '.join(table.model)}."
         raise SpecError(Problem(f"{table.name}'s model {name[:80]} has no counterpart", command.place, hint=hint))

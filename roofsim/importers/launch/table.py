@@ -144,6 +144,8 @@ class FlagTable:
         Whether the first word that is no flag is the model, or the flags that name it.
     models
         Arguments of the flags that name the model, joined by a slash -> its names in the catalog.
+    recipes
+        Arguments of the flags that name the model -> keys with what the program takes for it where no flag says otherwise.
     file
         Its configuration file.
     file_wins
@@ -178,6 +180,7 @@ class FlagTable:
     signs: tuple[str, ...] = ()
     model: tuple[str, ...] = ()
     models: dict[str, list[str]] = field(default_factory=dict)
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
     file: ConfigFile | None = None
     file_wins: bool = False
     environment: dict[str, str] = field(default_factory=dict)
@@ -195,13 +198,18 @@ class FlagTable:
         """Whether the script is the user's own, with flags that nobody knows."""
         return bool(self.launchers)
 
+    def usual(self, model: str | None) -> dict[str, Any]:
+        """Return what holds where no flag says otherwise, for the program's name of a model."""
+        return {**self.defaults, **self.recipes.get(model or "", {})}
+
     def find(self, given: str) -> str | None:
         """Return the flag that is meant, however it is spelled; None for one that the table does not have."""
         return self.index.get(bare(given))
 
     def passes_over(self, given: str) -> bool:
         """Tell whether a flag changes neither time nor memory."""
-        return self.find(given) not in self.refused and _matching(given, self.changes_nothing) is not None
+        passed, refused = _matching(given, self.changes_nothing), _matching(given, self.refused)
+        return passed is not None and self.find(given) not in self.refused and len(passed) > len(refused or "")
 
     def instead(self, given: str) -> str | None:
         """Return what to do instead of a flag that is refused; None for any other."""
@@ -217,8 +225,8 @@ class FlagTable:
 
 
 def _matching(given: str, patterns: Iterable[str]) -> str | None:
-    """Return the first of some patterns that a flag matches."""
-    return next((pattern for pattern in patterns if fnmatchcase(bare(given), bare(pattern))), None)
+    """Return the longest of some patterns that a flag matches."""
+    return max((pattern for pattern in patterns if fnmatchcase(bare(given), bare(pattern))), key=len, default=None)
 
 
 def bare(name: str) -> str:

@@ -83,7 +83,8 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     scenario
         The resolved scenario of a result (``result.scenario``).
     program
-        ``megatron-lm``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``, ``llama.cpp``.
+        ``megatron-lm``, ``nemo``, ``torchtitan``, ``deepspeed``, ``accelerate``, ``vllm``, ``sglang``, ``tensorrt-llm``,
+        ``llama.cpp``.
     per_node
         GPUs of a node.
 
@@ -97,7 +98,10 @@ def launch_files(scenario: Mapping[str, Any], program: str, *, per_node: int, sh
     table = table_of(program)
     _check(scenario, table, shown)
     view = _View(scenario, table)
-    view.notes[".machines"] = _machines(scenario, per_node)[1]
+    each, nodes = _machines(scenario, per_node)
+    view.notes[".machines"] = nodes
+    if "{nodes}" not in table.command:  # no launcher says it
+        view.notes |= {".per_node": each, ".nodes": nodes}
     words, entries = view.written()
     files = {}
     if table.file is not None and entries:
@@ -153,12 +157,13 @@ class _View:
         return at["name"] if isinstance(at, dict) and "name" in at else at
 
     def usual(self, key: str) -> Any:
-        return self.table.defaults.get(key, _USUAL.get(key))
+        return self.table.usual("/".join(self.flavor.values())).get(key, _USUAL.get(key))
 
     def written(self) -> tuple[list[list[str]], dict[str, Any]]:
         """Return the flags of the command, each with its arguments, and the entries of the configuration file."""
-        words: dict[str, list[str]] = {}
-        entries: dict[str, Any] = dict(self.flavor)
+        in_words = self.table.overrides and self.table.file is None
+        words: dict[str, list[str]] = {name: [name, value] for name, value in self.flavor.items() if in_words}
+        entries: dict[str, Any] = {} if in_words else dict(self.flavor)
         keys: set[str] = set()
         for name, flag in self.table.flags.items():
             same = flag.unless is not None and self.at(flag.key) == self.at(flag.unless)
@@ -171,6 +176,8 @@ class _View:
             if name.startswith("-"):
                 words[name] = [name, *map(shlex.quote, said), *shlex.split(flag.writes.get(str(self.at(flag.key)), ""))]
                 words[name] += [str(flag.multiple_of[0]), "1"] if flag.multiple_of else []
+            elif in_words:
+                words[name] = [f"{name}={shlex.quote(' '.join(said))}"]
             else:
                 entries[name] = _typed(said, flag)
             keys |= {flag.key} if flag.key is not None else set()

@@ -28,7 +28,7 @@ SCAN_STEP: Final = "scan_step"
 
 @dataclass(frozen=True, kw_only=True)
 class MambaSizes:
-    """The sizes of a mixer. `norms`: RMS norms on step, input and output matrices (Jamba)."""
+    """The sizes of a mixer. `norms`: RMS norms on step, input and output matrices, ``weighted`` (Jamba) or ``plain`` (Falcon)."""
 
     channels: Real
     states: Real
@@ -36,7 +36,7 @@ class MambaSizes:
     kernel: Real
     biases: bool = False
     conv_bias: bool = True
-    norms: bool = False
+    norms: str = "none"
 
 
 def mamba_mixer(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Tensor:
@@ -68,8 +68,10 @@ def _projected(layers: VisionLayers, sizes: MambaSizes, hidden: Tensor) -> tuple
     """Return the low-rank step and the input and output matrices of each token."""
     wide = layers.linear(hidden, sizes.rank + 2.0 * sizes.states, Purpose.PROJECT_X)
     parts = layers.split(wide, sizes.rank, sizes.states, sizes.states)
-    if not sizes.norms:
+    if sizes.norms == "none":
         return parts
+    if sizes.norms == "plain":
+        return tuple(layers.pointwise("normalise", part) for part in parts)
     names = ("step_norm", "input_norm", "output_norm")
     return tuple(layers.rms_norm(part, name) for part, name in zip(parts, names, strict=True))
 

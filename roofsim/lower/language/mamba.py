@@ -35,7 +35,9 @@ class _Mamba:
 
     @property
     def length(self) -> Real:
-        """Tokens per sequence."""
+        """Tokens per sequence in this pass."""
+        if self.call.phase == "decode":
+            return 1.0
         return self.model.max_sequence_length if self.call.length is None else self.call.length
 
     @property
@@ -74,6 +76,8 @@ class _Mamba:
 
     def _head(self, x: Tensor, table: Tensor) -> Tensor:
         model, layers = self.model, self.layers
+        if self.call.cached:
+            x = layers.view(x, "slice", self.call.batch, 1.0, model.hidden_size)
         with self.b.scope(Purpose.HEAD):
             weight = table if model.tie_embeddings else None
             logits = layers.cast(layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=weight), FP32)

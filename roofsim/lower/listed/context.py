@@ -92,6 +92,8 @@ class Context:
         call = self.call
         if self.model.inputs != "tokens":
             call = replace(call, length=x.shape[1])
+        elif not causal and self.model.more_inputs:  # tokens of images, which no later token asks for
+            call = replace(call, length=x.shape[1], phase="forward" if call.cached else call.phase)
         return DecoderLayers.of(made, call, self.layers, causal=causal)
 
     def attention(self, block: AttentionBlock, x: Tensor) -> tuple[DecoderLayers, LayerKind]:

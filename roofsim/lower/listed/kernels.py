@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.graph.ops import Convolution
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.losses import cross_entropy
-from roofsim.numeric import Real, floor, product
+from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -104,6 +104,8 @@ def activation(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
     stated = None if isinstance(block, str) else block.inplace
     if function == "softmax":
         return layers.softmax(x)
+    if function == "scale":
+        return layers.pointwise("mul_scalar", x)
     if context.is_map(x) if stated is None else stated:
         return layers.activate(x, function)
     return layers.activation(x, function)
@@ -162,14 +164,15 @@ def squeeze_excite(context: Context, block: blocks.SqueezeExciteBlock, x: Tensor
 
 
 def patches(context: Context, block: blocks.PatchesBlock, x: Tensor, _: Kept) -> Tensor:
-    """Turn patches into tokens, with learned positions where a model has them."""
-    layers, b = context.layers, context.layers.b
-    out = layers.patches(x, context.size(block.width), context.size(block.size))
-    if not block.positions:
-        return out
-    side = floor(context.model.image_size / context.size(block.size))
-    table = b.parameter("positions", 1.0, product(*(side for _ in x.shape[2:])), out.shape[-1])
-    return layers.add(out, table)
+    """Turn patches into tokens, with a token of the class and learned positions where a model has them."""
+    layers, b, width = context.layers, context.layers.b, context.size(block.width)
+    size = context.size(block.size)
+    out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
+    out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
+    if block.class_token:
+        first = layers.view(b.parameter("class_token", 1.0, 1.0, width), "expand", out.shape[0], 1.0, width)
+        out = layers.concat((first, out), 1)
+    return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
 
 
 def transpose(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
@@ -178,6 +181,12 @@ def transpose(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
     if context.is_map(x):
         return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
     return layers.copy(x, "transpose", (x.shape[0], x.shape[2], x.shape[1]))
+
+
+def fold(context: Context, block: blocks.FoldBlock, x: Tensor, _: Kept) -> Tensor:
+    """Put neighbouring tokens side by side."""
+    count = context.size(block.tokens)
+    return context.layers.copy(x, "contiguous", (x.shape[0], x.shape[1] / count, x.shape[2] * count))
 
 
 def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
-from roofsim.lower.blocks import graph_nodes
+from roofsim.graph.tensor import BOOL, INT64
+from roofsim.lower.blocks import graph_nodes, receptance
 from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.decoder_layers import LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
+    from roofsim.numeric import Real
     from roofsim.spec.model.layers import blocks, graphs, mixers
 
 Kept = dict[str, Any]
@@ -138,16 +140,55 @@ def mamba2(context: Context, block: mixers.Mamba2Block, x: Tensor, _: Kept) -> T
 
 def causal_conv(context: Context, block: blocks.CausalConvBlock, x: Tensor, _: Kept) -> Tensor:
     """Convolve each channel over the last tokens."""
-    layers, call, kernel = context.layers, context.call, context.size(block.kernel)
+    return _over_time(context, x, context.size(block.kernel), bias=block.bias)
+
+
+def _over_time(context: Context, x: Tensor, kernel: Real, *, bias: bool) -> Tensor:
+    layers, call = context.layers, context.call
     if call.phase == "decode":
-        return convolved_step(layers, call, x, kernel, bias=block.bias)
+        return convolved_step(layers, call, x, kernel, bias=bias)
     batch, length, channels = x.shape
     by_channel = layers.copy(x, "transpose", (batch, channels, length))
     keep_last(layers, call, by_channel, kernel)
     # As many positions come out as went in: zeros stand before the first.
     padding = (kernel - 1.0) / 2.0
-    out = layers.conv(by_channel, channels, kernel, "conv", groups=channels, padding=padding, bias=block.bias)
+    out = layers.conv(by_channel, channels, kernel, "conv", groups=channels, padding=padding, bias=bias)
     return layers.copy(out, "transpose", (batch, length, channels))
+
+
+def short_conv(context: Context, block: mixers.ShortConvBlock, x: Tensor, _: Kept) -> Tensor:
+    """Convolve the last tokens between two gates."""
+    layers, width, kernel = context.layers, x.shape[-1], context.size(block.kernel)
+    both = layers.linear(x, 3.0 * width, Purpose.PROJECT_IN, bias=block.bias)
+    first, last, hidden = layers.split(both, width, width, width)
+    mixed = _over_time(context, layers.mul(first, hidden), kernel, bias=block.bias)
+    return layers.linear(layers.mul(last, mixed), width, Purpose.PROJECT_OUT, bias=block.bias)
+
+
+def time_mix(context: Context, block: mixers.TimeMixBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build RWKV's attention."""
+    size = x.shape[-1] if block.attention_size is None else context.size(block.attention_size)
+    return receptance.time_mix(context.layers, context.call, x, size)
+
+
+def channel_mix(context: Context, block: mixers.ChannelMixBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build RWKV's feed-forward layer."""
+    inner = 4.0 * x.shape[-1] if block.intermediate_size is None else context.size(block.intermediate_size)
+    return receptance.channel_mix(context.layers, context.call, x, inner)
+
+
+def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
+    """Put kept tokens in the place of those that hold room for them (``masked_scatter``)."""
+    layers, tokens = context.layers, kept[block.tokens]
+    b, (batch, length, width) = layers.b, x.shape
+    with b.scope("place"):
+        mask, order = (
+            b.input("placeholders", batch, length, 1.0, dtype=BOOL),
+            b.input("order", batch * length, dtype=INT64),
+        )
+        rows = layers.view(tokens, "reshape", tokens.numel / width, width)
+        picked = layers.view(graph_nodes.per_edge(layers, rows, order, "picked"), "reshape", batch, length, width)
+        return layers.pointwise("where", mask, picked, x, dtype=x.dtype)
 
 
 def cells_of(kind: str) -> Callable[[Context, mixers.RecurrentBlock, Tensor, Kept], Tensor]:

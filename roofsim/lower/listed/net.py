@@ -43,7 +43,41 @@ class _Net:
 
     def build(self) -> Tensor:
         """Return what the last layer makes."""
-        return self._run(self.context.model.layers, self._input(), {})
+        layers, idle = self.context.model.layers, real(self.context.model.idle_parameters)
+        if not exactly(idle, 0.0):
+            b = self.context.layers.b
+            self.context.layers.release(b.parameter("idle", idle, trained=False))
+        if self.context.call.phase == "decode":
+            self._hold()
+            layers = [item for item in layers if not over_prompts(item)]
+        x = self._input()
+        return self._run(layers, x, {self.context.model.inputs: x} | self._more_inputs())
+
+    def _more_inputs(self) -> dict[str, Tensor]:
+        """Return the images beside the tokens, by their names."""
+        context, images = self.context, {}
+        for name, given in context.model.more_inputs.items():
+            side = context.size(given.image_size)
+            count = context.call.batch * context.size(given.per_sample)
+            images[name] = context.layers.b.input(name, count, context.size(given.channels), side, side)
+        return images
+
+    def _hold(self) -> None:
+        """Hold the weights of layers that run over prompts alone, in steps of generation."""
+        steps = [step for item in self.context.model.layers if (step := as_step(item)).when is not None]
+        steps = [step for step in steps if step.kind != "place"]
+        if not steps:
+            return
+        own, aside = self.context.layers, Builder()
+        call = replace(self.context.call, phase="forward")
+        beside = replace(self.context, call=call, layers=VisionLayers(aside, own.flavour, own.shares), shared={})
+        net = _Net(beside)
+        kept = net._more_inputs()
+        net._run(steps, next(iter(kept.values())), kept)
+        weights = aside.graph().parameters()
+        with own.b.scope("over_prompts"):
+            total = sum(weight.numel * times for weight, times in weights.items())
+            own.release(own.b.parameter("weights", total, trained=False))
 
     def _input(self) -> Tensor:
         context, call, model = self.context, self.context.call, self.context.model
@@ -162,6 +196,11 @@ class _Net:
         for part in parts[1:]:
             total = layers.add(total, part) if merge == "add" else layers.mul(total, part)
         return total
+
+
+def over_prompts(item: Any) -> bool:
+    """Tell whether a layer runs over prompts and not for each token that is generated."""
+    return as_step(item).when == "prompt"
 
 
 def _numbered(items: Any, number: str) -> list[Step]:

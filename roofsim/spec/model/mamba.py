@@ -14,6 +14,7 @@ class MambaModel(ModelSpec):
 
     sample_unit: ClassVar[str] = "tokens"
     stacked: ClassVar[bool] = True
+    generates: ClassVar[bool] = True
 
     family: Literal["mamba"] = "mamba"
     num_layers: Size

@@ -29,6 +29,7 @@ Activation = Literal[
     "softplus",
     "exp",
     "softmax",
+    "scale",
 ]
 
 
@@ -252,9 +253,13 @@ class SqueezeExciteBlock(LayerBlock):
 class PatchesBlock(LayerBlock):
     """Square patches of images as tokens, by one convolution without overlap."""
 
+    splits_tensor: ClassVar[bool] = True
+
     width: Amount
     size: Amount
-    positions: bool = Field(default=False, description="A learned position is added to each patch.")
+    bias: bool = True
+    class_token: bool = Field(default=False, description="A learned token before the patches.")
+    positions: bool = Field(default=False, description="A learned position is added to each token.")
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens."""
@@ -273,6 +278,20 @@ class TransposeBlock(LayerBlock):
         del sizes
         wants(taken, "tokens", "maps", what="transpose")
         return Form("tokens", taken.width) if taken.layout == "maps" else Form("maps", taken.width, 1)
+
+
+class FoldBlock(OfTokensBlock):
+    """Neighbouring tokens side by side as one of their widths together, as mergers of image tokens have it."""
+
+    main: ClassVar[str] = "tokens"
+    splits_sequence: ClassVar[bool] = False
+
+    tokens: Amount = Field(description="How many become one.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return fewer tokens, as much wider."""
+        wants(taken, "tokens", what="fold")
+        return widened(taken, taken.width * sizes.of(self.tokens, "tokens"))
 
 
 class FlattenBlock(LayerBlock):

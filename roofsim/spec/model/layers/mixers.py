@@ -175,7 +175,10 @@ class MambaBlock(LayerBlock):
     time_step_rank: Amount | None = Field(default=None, description="Width / 16, rounded up, if left out.")
     biases: bool = False
     conv_bias: bool = True
-    inner_norms: bool = Field(default=False, description="RMS norms on step, input and output matrices (Jamba).")
+    inner_norms: Literal["none", "weighted", "plain"] = Field(
+        default="none",
+        description="RMS norms on step, input and output matrices: with weights (Jamba), without (Falcon).",
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens of the same width."""
@@ -233,6 +236,68 @@ class DeltaNetBlock(LayerBlock):
         divides(sizes.of(self.value_heads, "value_heads"), keys, "value_heads", "key_heads")
         for key in ("key_head_size", "value_head_size", "conv_kernel"):
             sizes.of(getattr(self, key), key)
+        return taken
+
+
+class ShortConvBlock(LayerBlock):
+    """A convolution over the last tokens between two gates, all three of one projection (LFM2)."""
+
+    main: ClassVar[str] = "kernel"
+    recurrent: ClassVar[bool] = True
+
+    kernel: Amount = 3
+    bias: bool = False
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="short_conv")
+        sizes.of(self.kernel, "kernel")
+        return taken
+
+
+class TimeMixBlock(LayerBlock):
+    """RWKV's attention (arXiv 2305.13048): each channel decays and adds up over time, gated by a receptance."""
+
+    recurrent: ClassVar[bool] = True
+
+    attention_size: Amount | None = Field(default=None, description="As the width, if left out.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="rwkv_time_mix")
+        if self.attention_size is not None:
+            sizes.of(self.attention_size, "attention_size")
+        return taken
+
+
+class ChannelMixBlock(LayerBlock):
+    """RWKV's feed-forward layer: squared ReLU, gated by a receptance; it sees the token before."""
+
+    main: ClassVar[str] = "intermediate_size"
+    recurrent: ClassVar[bool] = True
+
+    intermediate_size: Amount | None = Field(default=None, description="4 x width, if left out.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="rwkv_channel_mix")
+        if self.intermediate_size is not None:
+            sizes.of(self.intermediate_size, "intermediate_size")
+        return taken
+
+
+class PlaceBlock(LayerBlock):
+    """Kept tokens (of images, of sound) in the place of as many of a sequence: what a prompt holds room for."""
+
+    main: ClassVar[str] = "tokens"
+    splits_tensor: ClassVar[bool] = True
+
+    tokens: str = Field(description="A name that a step gave what it hands on (as).")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return the sequence."""
+        del sizes
+        wants(taken, "tokens", what="place")
         return taken
 
 

@@ -9,12 +9,13 @@ from roofsim.kept import remembered
 from roofsim.numeric import real
 from roofsim.records import replace
 from roofsim.schema.base import Field
-from roofsim.spec.model.base import ModelSpec, Size, Wrong
+from roofsim.spec.model.base import Count, ModelSpec, Size, Wrong
 from roofsim.spec.model.layers.amounts import Amount, SizeError, all_sizes, names_in, worked_out
 from roofsim.spec.model.layers.forms import Form, Sizes
 from roofsim.spec.model.layers.steps import Step, Word, as_step
-from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, written_out
+from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, every_step, written_out
 from roofsim.spec.model.traits import Traits
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,14 @@ class _Said(Generic[T]):
 
     def __get__(self, model: Any, owner: type | None = None) -> T:
         return self.of_any if model is None else self.of_one(model)
+
+
+class MoreImages(Strict):
+    """Images that enter beside the tokens of a sample."""
+
+    image_size: Amount = Field(description="Side in pixels.")
+    channels: Amount = 3
+    per_sample: Amount = Field(default=1, description="Images (or tiles of images) of a sample.")
 
 
 class LayersModel(ModelSpec):
@@ -60,6 +69,10 @@ class LayersModel(ModelSpec):
     image_size: Size = Field(default=224, description="Side of images, where a scenario states none.")
     in_channels: Amount = Field(default=3, description="Channels of images.")
     in_features: Amount = Field(default=80, description="Width of the vectors of `features` or `nodes`.")
+    more_inputs: dict[str, MoreImages] = Field(
+        default={}, description="Images beside the tokens, by the name that a step starts from them with (from)."
+    )
+    idle_parameters: Count = Field(default=0, description="Parameters that are loaded and never run.")
     num_nodes: Size = Field(default=1, description="Nodes of a graph, with inputs: nodes.")
     num_edges: Size = Field(default=1, description="Edges of a graph, with inputs: nodes.")
 
@@ -81,6 +94,11 @@ class LayersModel(ModelSpec):
             return Form("maps", sizes.of(self.in_channels, "in_channels"), 2 if self.inputs == "images" else 3)
         return Form("rows" if self.inputs == "nodes" else "tokens", sizes.of(self.in_features, "in_features"))
 
+    def more_forms(self, sizes: Sizes) -> dict[str, Form]:
+        """Return what all inputs hand on, by their names; the first is called as `inputs` says."""
+        more = {name: Form("maps", sizes.of(given.channels, "channels"), 2) for name, given in self.more_inputs.items()}
+        return {self.inputs: self.entering(sizes)} | more
+
     def problems(self) -> list[Wrong]:
         """Return what is wrong with sizes and layers, each with its path: what no field can tell by itself."""
         try:
@@ -94,7 +112,7 @@ class LayersModel(ModelSpec):
             key = "in_features" if self.inputs in ("features", "nodes") else "in_channels"
             return [Wrong((key,), str(error))]
         try:
-            out = walk.steps(self.layers, form, ("layers",), {})
+            out = walk.whole(self.layers, form, self.more_forms(sizes))
         except StopWalkError:
             return walk.wrong
         if out.layout != "loss":
@@ -170,7 +188,7 @@ class LayersModel(ModelSpec):
         """Return the width of what its first repeat takes; 0 without one."""
         walk = Walk(Sizes(self.named))
         try:
-            walk.steps(self.layers, self.entering(walk.sizes), ("layers",), {})
+            walk.whole(self.layers, self.entering(walk.sizes), self.more_forms(walk.sizes))
         except (StopWalkError, ValueError):
             return 0
         return walk.entering[0].width if walk.entering else 0
@@ -200,7 +218,8 @@ def _keeps_from_generating(model: LayersModel) -> str | None:
         return f"its inputs, {model.inputs}"
     if as_step(model.layers[-1]).kind != "logits":
         return "its last layer, which is no logits"
-    return _of_blocks(model, lambda block: block.generates_here())
+    later = [item for item in model.layers if as_step(item).when is None]
+    return next((f"its {kind} block" for kind, block in every_block(later) if not block.generates_here()), None)
 
 
 def _keeps_from_tensor(model: LayersModel) -> str | None:
@@ -222,9 +241,14 @@ def _keeps_from_pipeline(model: LayersModel) -> str | None:
     between = [step for step in steps[places[0] : places[-1] + 1] if step.repeat is None]
     if between:
         return f"its {between[0].kind} between two repeats"
+    apart = next(
+        (step for step in steps if step.repeat is None and any(one.repeat for one in every_step([step]))), None
+    )
+    if apart is not None:
+        return f"its {apart.name or apart.kind}, which repeats apart from the rest"
     walk = Walk(Sizes(model.named))
     try:
-        walk.steps(model.layers, model.entering(walk.sizes), ("layers",), {})
+        walk.whole(model.layers, model.entering(walk.sizes), model.more_forms(walk.sizes))
     except (StopWalkError, ValueError):
         return "its layers"
     return None if walk.chain else "its repeats, which hand on other widths than they take"
@@ -240,6 +264,7 @@ _CELLS = (
     "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
 )
 _UNMEASURED = {
+    "rwkv_time_mix": "no kernel of RWKV was measured: priced as a scan of two states per channel",
     "mamba2": "no kernel of Mamba-2 was measured: priced as products of chunks and, of one token, as one pass over the state",
     "delta_net": (
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "

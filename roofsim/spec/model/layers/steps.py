@@ -26,6 +26,9 @@ Word = Literal[
     "last",
     "loss",
     "mamba",
+    "short_conv",
+    "rwkv_time_mix",
+    "rwkv_channel_mix",
     "aggregate",
     "relu",
     "relu6",
@@ -45,9 +48,10 @@ Word = Literal[
     "softplus",
     "exp",
     "softmax",
+    "scale",
 ]
 #: Keys of a step that are no block.
-_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace")
+_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace", "when")
 
 
 class Step(Strict):
@@ -60,6 +64,10 @@ class Step(Strict):
         default=None, alias="from", description="A kept result that it starts from, instead of the last one."
     )
     kept: str | None = Field(default=None, alias="as", description="A name for its result, for later steps.")
+    when: Literal["prompt"] | None = Field(
+        default=None,
+        description="prompt: it runs over prompts (and in training), and not for each token that is generated.",
+    )
     # Several layers.
     repeat: Amount | None = Field(
         default=None, description="How often the layers of `layers` run, one after the other."
@@ -99,6 +107,7 @@ class Step(Strict):
     patches: blocks.PatchesBlock | None = None
     transpose: blocks.TransposeBlock | None = None
     flatten: blocks.FlattenBlock | None = None
+    fold: blocks.FoldBlock | Amount | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.PositionlessBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -109,6 +118,10 @@ class Step(Strict):
     mamba: mixers.MambaBlock | None = None
     mamba2: mixers.Mamba2Block | Amount | None = None
     delta_net: mixers.DeltaNetBlock | None = None
+    short_conv: mixers.ShortConvBlock | Amount | None = None
+    rwkv_time_mix: mixers.TimeMixBlock | None = None
+    rwkv_channel_mix: mixers.ChannelMixBlock | Amount | None = None
+    place: mixers.PlaceBlock | str | None = None
     rnn: mixers.RecurrentBlock | Amount | None = None
     gru: mixers.RecurrentBlock | Amount | None = None
     lstm: mixers.RecurrentBlock | Amount | None = None
@@ -175,6 +188,7 @@ _BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "patches": blocks.PatchesBlock,
     "transpose": blocks.TransposeBlock,
     "flatten": blocks.FlattenBlock,
+    "fold": blocks.FoldBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.PositionlessBlock,
     "embedding": blocks.EmbeddingBlock,
@@ -185,6 +199,10 @@ _BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "mamba": mixers.MambaBlock,
     "mamba2": mixers.Mamba2Block,
     "delta_net": mixers.DeltaNetBlock,
+    "short_conv": mixers.ShortConvBlock,
+    "rwkv_time_mix": mixers.TimeMixBlock,
+    "rwkv_channel_mix": mixers.ChannelMixBlock,
+    "place": mixers.PlaceBlock,
     "rnn": mixers.RecurrentBlock,
     "gru": mixers.RecurrentBlock,
     "lstm": mixers.RecurrentBlock,

@@ -68,6 +68,10 @@ class Walk:
                 kept[step.kept] = form
         return form
 
+    def whole(self, items: Any, form: Form, inputs: dict[str, Form]) -> Form:
+        """Return what a model hands on: the walk from what enters the first layer, with its other inputs by their names."""
+        return self.steps(items, form, ("layers",), dict(inputs))
+
     def _stop(self, path: tuple[str | int, ...], message: str, hint: str) -> StopWalkError:
         self.wrong.append(Wrong(path, message, hint))
         return StopWalkError()
@@ -91,6 +95,10 @@ class Walk:
         block = step.block
         if kind == "cross_attention":
             self._kept(block.memory, kept, (*path, kind, "memory"))
+        if kind == "place":
+            placed = self._kept(block.tokens, kept, (*path, kind))
+            if placed != form:
+                raise self._stop((*path, kind), f"cannot put {placed} in the place of {form}", "")
         try:
             given: Form = block.gives(form, self.sizes)
             return given
