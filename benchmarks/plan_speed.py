@@ -2,7 +2,8 @@
 
     python benchmarks/plan_speed.py [--only NAME] [--growth] [--record]
 
-A layout is decided when it was priced, found not to fit, refused by a rule, or cut by a lower bound that exceeds the best. The
+A layout is decided when it was priced, found not to fit, refused by a rule, or cut by a lower bound that exceeds the best;
+*decided/s* has all that a search takes, *bounded/s* bounds alone, with the tenth best step as the limit. The
 clock of the process is given beside that of the wall: it does not see what else the machine does. *start* is the import of roofsim
 and the first `run`, which loads the catalog; the search begins behind it. Each row is measured in a process of its own.
 
@@ -42,6 +43,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import roofsim
 from benchmarks.results import record, table
+from roofsim.plans import planning_tools
+from roofsim.search.planning.asked import PlanRequest
+from roofsim.search.planning.blocks import MOST_ROWS, SearchInput
+from roofsim.search.planning.findings import Findings
+from roofsim.search.planning.search import ClassSearch, Limits
+from roofsim.spec.scenario.document import load_scenario
 
 MEGATRON = {"engine": "megatron-core", "precision": "bf16"}
 #: What Calculon's options are here, as far as they are axes; the rest of the space is left out.
@@ -91,26 +98,57 @@ CASES: dict[str, dict[str, Any]] = {
     }
     for gpus in (512, 1024, 2048, 4096, 8192, 16384)
 }
-#: GPUs from and to which a space is searched at once: how time grows with layouts.
-GROWTH = ((64, 64), (64, 256), (64, 1024), (64, 4096), (64, 16384))
+#: How time grows with layouts: GPUs, whether parts of the state may be on the host, and how many batches are tried.
+GROWTH = ((64, False, 1), (1024, False, 1), (1024, True, 1), (1024, True, 8), (1024, True, 80), (1024, True, 800))
 #: Layers of the model that is searched with each of these: how time grows with layers.
 LAYERS = (24, 48, 96, 192, 384)
 HEADS = (
     *("search", "layouts", "refused", "do not fit", "cut", "priced", "programs", "wall s", "process s", "start s"),
-    *("decided/s", "step s", "bound/best", "MiB"),
+    *("decided/s", "bounded/s", "step s", "bound/best", "MiB"),
 )
 
 
 def growing() -> dict[str, dict[str, Any]]:
-    """Return searches that grow in layouts, and in layers."""
+    """Return searches that grow in layouts, and in layers.
+
+    Batches are the multiples of 1,536, the objective is the step: most of the layouts of larger ones are cut by their bounds.
+    """
     base = CASES["gpt3-175b, 1,024 A100"]
-    layouts = {f"gpt3-175b, {low}..{high} A100": base | {"gpus": f"{low}..{high}"} for low, high in GROWTH}
+    layouts = {}
+    for gpus, offloads, batches in GROWTH:
+        axes: dict[str, list[Any]] = {"parallel.offload": CALCULON["parallel.offload"]} if offloads else {}
+        if batches > 1:
+            axes["workload.global_batch_size"] = [1536 * each for each in range(1, batches + 1)]
+        said = f"{', offload' if offloads else ''}{f', {batches} batches' if batches > 1 else ''}"
+        layouts[f"gpt3-175b, {gpus:,} A100{said}"] = base | {"gpus": gpus, "axes": axes}
     layers = {
         f"gpt3-175b with {number} layers, 1,024 A100": base
         | {"scenario": base["scenario"] | {"model": {"base": "gpt3-175b", "num_layers": number}}}
         for number in LAYERS
     }
     return layouts | layers
+
+
+def bounded(case: dict[str, Any]) -> dict[str, Any]:
+    """Bound the layouts of a case, none of which is resolved or priced, with the best step of the search as the limit."""
+    asked = PlanRequest.of(case["gpus"], case["gpu"], "step_time", (), case.get("axes") or {}, ())
+    given = SearchInput(
+        document=load_scenario(case["scenario"], {}), asked=asked, tools=planning_tools(), k=10, cuts=True
+    )
+    space = given.space()
+    searcher = given.searcher(space)
+    layouts, left, seconds, limit = 0, 0, 0.0, Limits(case["limit"])
+    for families in searcher.classes():
+        rows = families.rows()
+        searcher.bound(families, rows[:1])  # prices the layers
+        began = time.process_time()
+        for first in range(0, len(rows), MOST_ROWS):
+            some = rows[first : first + MOST_ROWS]
+            search = ClassSearch(searcher, families, Findings(), limit)
+            left += sum(map(len, searcher.hopeful(families, some, search)))
+            layouts += int(families.times(some).sum())
+        seconds += time.process_time() - began
+    return {"layouts": layouts, "left": left, "process s": seconds, "bounded/s": layouts / seconds}
 
 
 def measure(case: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +173,7 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         "decided/s": plan.considered / own,
         "step s": None if plan.best is None else plan.best.step_time,
         "bound/best": None if bound is None or plan.best is None else bound / plan.best.step_time,
+        "bounded/s": None if plan.best is None else bounded(case | {"limit": plan.top[-1].step_time})["bounded/s"],
         "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 

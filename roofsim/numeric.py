@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
 from roofsim.traced.points import noted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array
@@ -241,3 +244,48 @@ def soft_minimum(a: Real, b: Real, norm: float) -> Real:
     ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
     lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
     return lesser
+
+
+#: Points from which on it is looked whether some are alike.
+_MANY: Final = 256
+
+
+def on_distinct(function: Callable[..., Array], numbers: Sequence[Any]) -> Array:
+    """Return what a function gives for points, worked out once for those that agree in all its numbers.
+
+    Parameters
+    ----------
+    function
+        Takes each number or array of `numbers`; its result for a point (last axis) depends on that point's numbers alone.
+
+    Examples
+    --------
+    >>> sizes = np.repeat([2.0, 3.0], 256)
+    >>> seen = []
+    >>> def squared(size, factor):
+    ...     seen.append(size.size)
+    ...     return size * size * factor
+    >>> squares = on_distinct(squared, [sizes, 10.0])
+    >>> squares[[0, -1]].tolist(), squares.size, seen
+    ([40.0, 90.0], 512, [2])
+    """
+    points = max((np.shape(each)[-1] for each in numbers if np.ndim(each)), default=1)
+    varying = [at for at, each in enumerate(numbers) if np.ndim(each) and np.shape(each)[-1] == points]
+    alike = _alike_points([np.asarray(numbers[at]).reshape(-1, points) for at in varying]) if points >= _MANY else None
+    if alike is None:
+        return function(*numbers)
+    first, where = alike
+    few = [np.asarray(each)[..., first] if at in varying else each for at, each in enumerate(numbers)]
+    return np.take(function(*few), where, axis=-1)
+
+
+def _alike_points(columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
+    """Return the points that differ, and which of them each is like; None where most of them do."""
+    rows = [row for column in columns for row in column]
+    weighted: Any = 0.0
+    for weight, row in zip(np.sqrt(np.arange(2.0, len(rows) + 2.0)), rows, strict=True):
+        weighted = weighted + weight * row
+    _, first, where = np.unique(weighted, return_index=True, return_inverse=True)
+    if 2 * len(first) > len(where) or not all((row[first][where] == row).all() for row in rows):
+        return None
+    return first, where

@@ -184,9 +184,8 @@ def parts_of(resolved: Resolved) -> list[str]:
 
 def form_of(value: Any) -> Hashable:
     """Return what of a value is no number: values of one form differ in numbers alone."""
-    form: Hashable = repr(value)
     if value is None or isinstance(value, str | bool):
-        form = value
+        form: Hashable = value
     elif isinstance(value, int | float | Points):
         form = _NUMBER
     elif isinstance(value, BaseModel):
@@ -197,6 +196,8 @@ def form_of(value: Any) -> Hashable:
         form = tuple(form_of(part) for part in value)
     elif is_dataclass(value):
         form = type(value), tuple(form_of(getattr(value, field.name)) for field in fields(value))
+    else:
+        form = repr(value)
     return form
 
 

@@ -189,6 +189,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/bounds.py": {"_SLACK", "_SLOWED"},
     "search/planning/choices.py": {"_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/planning/differences.py": {"_LEAST", "_MOST"},
+    "search/planning/family_bounds.py": {"MOST_ALIKE"},
     "search/planning/findings.py": {"_DIGITS"},
     "search/planning/layer_costs.py": {"DEPTHS"},
     "search/planning/plan.py": {"plan_asked(k)"},

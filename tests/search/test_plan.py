@@ -134,6 +134,7 @@ class Drawn:
         chosen = rows[np.unique(np.asarray(seeds) % len(rows))]
         known = self.searcher.bound(families, chosen)
         least, full = known.least[own], known.full[own]
+        assert (self.searcher.bound_of_all(families, chosen) <= least * (1.0 + 1e-12)).all()
         pricer, shares, fits_beyond = self.searcher.pricer(), [], []
         part = self.space.rows_at(families.families()[own], chosen)
         for piece in pricer.reader.read(part):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 #: Rows of a block at most, and pairs of family and row: few enough to bound memory.
-MOST_ROWS: Final = 4096
+MOST_ROWS: Final = 16_384
 MOST_PAIRS: Final = 2**22
 #: The rounds of growing size take so many blocks, and this share of all, at least.
 _FIRST: Final = 16

@@ -17,6 +17,7 @@ FamilyWords stand on the first axis, rows of numbers on the second; what depends
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule
     from roofsim.search.planning.host_bounds import HostTime
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.point import Point
@@ -58,20 +60,22 @@ _SHARED: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyWords:
-    """What bounds ask of the words of some families: each a column, a row for each family.
+    """What bounds ask of the words of some families: on the first axis how layers are dealt out, on the second what is sharded.
 
     Attributes
     ----------
     schedules
-        Their names.
+        Names, of each way to deal out.
     embedding, loss
-        Whether these count as a layer: 1 or 0.
+        Whether these count as a layer there: 1 or 0.
     stated
-        Whether sizes of stages are stated.
+        Whether sizes of stages are stated there.
     ranks
-        Ranks that share what is sharded, at most; 1: nothing is.
+        Of each way to shard: ranks that share what is sharded, at most; 1: nothing is.
     shared
         Part of the state -> whether it is sharded.
+    places
+        Of each family, the place of its pair on both axes.
     """
 
     schedules: tuple[str, ...]
@@ -80,18 +84,29 @@ class FamilyWords:
     stated: NDArray[np.bool_]
     ranks: Array
     shared: dict[str, NDArray[np.bool_]]
+    places: NDArray[np.int64]
 
     @classmethod
     def of(cls, layouts: Sequence[Parallel]) -> FamilyWords:
         """Return what bounds ask of some layouts."""
-        levels = [_level(one.sharding) for one in layouts]
+        dealt = [
+            (one.schedule, float(one.account_for_embedding), float(one.account_for_loss), one.stage_layers is not None)
+            for one in layouts
+        ]
+        shards = [_level(one.sharding) for one in layouts]
+        ways, kinds = list(dict.fromkeys(dealt)), list(dict.fromkeys(shards))
+        at, of = ({key: place for place, key in enumerate(keys)} for keys in (ways, kinds))
         return cls(
-            schedules=tuple(one.schedule for one in layouts),
-            embedding=_column([float(one.account_for_embedding) for one in layouts]),
-            loss=_column([float(one.account_for_loss) for one in layouts]),
-            stated=_column([one.stage_layers is not None for one in layouts]),
-            ranks=_column([ranks for _, ranks in levels]),
-            shared={part: _column([part in _SHARED.get(level, STATES) for level, _ in levels]) for part in STATES},
+            schedules=tuple(name for name, *_ in ways),
+            embedding=np.array([each for _, each, _, _ in ways]).reshape(-1, 1, 1),
+            loss=np.array([each for _, _, each, _ in ways]).reshape(-1, 1, 1),
+            stated=np.array([each for *_, each in ways]).reshape(-1, 1, 1),
+            ranks=np.array([each for _, each in kinds]).reshape(-1, 1),
+            shared={
+                part: np.array([part in _SHARED.get(level, STATES) for level, _ in kinds]).reshape(-1, 1)
+                for part in STATES
+            },
+            places=np.array([at[one] * len(kinds) + of[other] for one, other in zip(dealt, shards, strict=True)]),
         )
 
     @property
@@ -99,52 +114,16 @@ class FamilyWords:
         """How many layers the ends count as."""
         return self.embedding + self.loss
 
-    def of_step(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the families that differ in what steps depend on, and which of them each is like."""
-        return self._alike([self.embedding, self.loss, self.stated, self.ranks, self._numbered(self._split())])
+    def splits(self, *, several: bool) -> Array:
+        """Tell which schedules part gradients of weights from those of inputs, with one chunk or with several."""
+        split = [float(_schedule(name, several=several).splits_backward) for name in self.schedules]
+        return np.array(split).reshape(-1, 1, 1)
 
-    def of_memory(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the families that differ in what memory depends on, and which of them each is like."""
-        return self._alike(
-            [self.embedding, self.loss, self.stated, self.ranks, *self.shared.values(), self._numbered(self.schedules)]
-        )
-
-    def part(self, chosen: NDArray[np.int64]) -> FamilyWords:
-        """Return some of them."""
-        return FamilyWords(
-            schedules=tuple(self.schedules[at] for at in chosen.tolist()),
-            embedding=self.embedding[chosen],
-            loss=self.loss[chosen],
-            stated=self.stated[chosen],
-            ranks=self.ranks[chosen],
-            shared={part: each[chosen] for part, each in self.shared.items()},
-        )
-
-    def splits(self, several: bool) -> Array:
-        """Tell whose schedules part gradients of weights from those of inputs, with one chunk or with several."""
-        splits: Array = _column([float(split[several]) for split in self._split()])
-        return splits
-
-    def _split(self) -> list[tuple[bool, bool]]:
-        known = {
-            name: tuple(schedule_named(name, virtual).splits_backward for virtual in (1.0, 2.0))
-            for name in set(self.schedules)
-        }
-        return [known[name] for name in self.schedules]  # type: ignore[misc]
-
-    def _numbered(self, values: Sequence[Any]) -> Array:
-        numbers = {value: float(at) for at, value in enumerate(dict.fromkeys(values))}
-        column: Array = _column([numbers[value] for value in values])
-        return column
-
-    def _alike(self, columns: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        table = np.hstack([np.asarray(each, dtype=np.float64) for each in columns])
-        _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        return first, which.ravel()
-
-
-def _column(values: list[Any]) -> Any:
-    return np.array(values)[:, np.newaxis]
+    def of_families(self, mesh: Array) -> Array:
+        """Return what is known on both axes and of each row, family by family."""
+        flat = mesh.reshape(-1, mesh.shape[-1])
+        whole = len(flat) == len(self.places) and bool((self.places == np.arange(len(flat))).all())
+        return flat if whole else flat[self.places]
 
 
 def _level(sharding: Any) -> tuple[str | None, float]:
@@ -226,17 +205,28 @@ class Layouts:
 
     def in_flight(self, words: FamilyWords, index: Array) -> Array:
         """Return the micro batches that the stage of each `index` holds at once."""
-        held = np.ones((len(words.schedules), len(self.stages)))
-        index = np.broadcast_to(index, held.shape)
-        for name in dict.fromkeys(words.schedules):
-            own = np.array([at for at, other in enumerate(words.schedules) if other == name])
-            for several in (False, True):
-                where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
-                if len(where):
-                    virtual = self.chunks[where] if several else 1.0
-                    schedule, at = schedule_named(name, float(np.ravel(virtual)[0])), np.ix_(own, where)
-                    held[at] = schedule.in_flight(index[at], self.stages[where], virtual, self.micro_batches[where])
+        held = np.ones((len(words.schedules), 1, len(self.stages)))
+        each = np.broadcast_to(index, held.shape)
+        for several in (False, True):
+            where = np.flatnonzero((self.stages > 1.0) & ((self.chunks > 1.0) == several))
+            virtual = self.chunks[where] if several else 1.0
+            known: dict[tuple[str, bytes], Array] = {}
+            for at, name in enumerate(words.schedules if len(where) else ()):
+                key = name, each[at, 0, where].tobytes()
+                if key not in known:
+                    schedule = _schedule(name, several=several)
+                    number: Any = schedule.in_flight(
+                        each[at, 0, where], self.stages[where], virtual, self.micro_batches[where]
+                    )
+                    known[key] = number
+                held[at, 0, where] = known[key]
         return np.maximum(held, 1.0)
+
+
+@cache
+def _schedule(name: str, *, several: bool) -> PipelineSchedule:
+    """Return a schedule with one chunk per stage, or with several."""
+    return schedule_named(name, 2.0 if several else 1.0)
 
 
 def key_columns(point: Point) -> list[Any]:
@@ -253,29 +243,47 @@ def _samples(point: Point) -> Any:
 # -- seconds --------------------------------------------------------------------------------------------------------------
 
 
-def least_step(layouts: Layouts, words: FamilyWords, costs: Costs, host: HostTime | None = None) -> Array:
+@dataclass(frozen=True)
+class DeviceTime:
+    """Seconds of one micro batch in each row of some layouts: of a layer, of the whole model, and of a layer's update."""
+
+    layer: Array
+    whole: Array
+    update: Array
+
+    @classmethod
+    def of(cls, layouts: Layouts, costs: Costs) -> DeviceTime:
+        """Return what layers and ends take, with the power that they may draw."""
+        layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
+        micro, resolved, update = layouts.micro_batches, layouts.resolved, layer["update"]
+        device = _seconds(resolved, layer, update, micro)
+        whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
+        return cls(device, whole, np.maximum(update, 0.0))
+
+
+def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: HostTime | None = None) -> Array:
     """Return the seconds that a step takes at least: of each family (first axis) and row (second axis)."""
-    layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
-    micro, resolved = layouts.micro_batches, layouts.resolved
-    update = layer["update"]
-    device = _seconds(resolved, layer, update, micro)
-    whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
-    chosen, like = words.of_step()
-    words = words.part(chosen)
-    sharding = layouts.shards(words)
+    micro, shards = layouts.micro_batches, layouts.shards(words)
     fewer, left = layouts.dealt(words)
     first = np.maximum(fewer - words.counted - layouts.others, 0.0)
-    if host is None:
-        seconds, once = device, np.maximum(update, 0.0) * first / sharding
-    else:
-        copied = host.micro_batch(sharding, words.shared["parameters"])
-        seconds = np.maximum(0.0 if host.fewer_kernels else device, copied)
+    seconds, whole, once = device.layer, device.whole, device.update / shards
+    if host is not None:
+        copied = host.micro_batch(shards, words.shared["parameters"])
+        seconds = np.maximum(0.0 if host.fewer_kernels else seconds, copied)
         whole = np.maximum(0.0 if host.fewer_kernels else whole, layouts.layers * copied)
-        once = first * host.once(sharding, device)
-    mean = micro * whole / layouts.stages
-    bubbled = _bubbled(layouts, words, seconds, fewer, left)
-    least: Array = ((np.where(words.stated, mean, np.maximum(mean, bubbled)) + once) * _SLACK)[like]
-    return least
+        once = host.once(shards, device.layer)
+    shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
+    least = np.broadcast_to(_bubbled(layouts, words, fewer, left), shape) * (seconds * _SLACK)
+    np.maximum(least, micro * whole / layouts.stages * _SLACK, out=least)
+    least += first * (once * _SLACK)
+    return words.of_families(least)
+
+
+def least_of_all(layouts: Layouts, words: FamilyWords, device: DeviceTime) -> Array:
+    """Return the seconds that a step of each row takes at least in any family: without copies to the host, and without update."""
+    fewer, left = layouts.dealt(words)
+    most: Array = _bubbled(layouts, words, fewer, left).min(axis=(0, 1))
+    return np.maximum(most * device.layer, layouts.micro_batches * device.whole / layouts.stages) * _SLACK
 
 
 def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
@@ -294,8 +302,8 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     return slowest
 
 
-def _bubbled(layouts: Layouts, words: FamilyWords, seconds: Array, fewer: Array, left: Array) -> Array:
-    """Return what a pipeline takes at least, layers dealt out as they are."""
+def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array) -> Array:
+    """Return for how many layers one after another a pipeline waits at least, layers dealt out as they are; families by rows."""
     stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
     split = np.where(layouts.chunks > 1.0, words.splits(several=True), words.splits(several=False))
     way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
@@ -304,7 +312,7 @@ def _bubbled(layouts: Layouts, words: FamilyWords, seconds: Array, fewer: Array,
     before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted - layouts.others, 0.0)
     fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller), through)
-    return np.where(stages > 1.0, most * seconds, 0.0)
+    return np.where((stages > 1.0) & ~words.stated, most, 0.0)
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------------
@@ -320,34 +328,33 @@ def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
     layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
     if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
         layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
-    chosen, like = words.of_memory()
-    words = words.part(chosen)
     shards = layouts.shards(words)
-    state: Any = 0.0
+    state: Any = np.zeros((len(words.ranks), len(layouts.stages)))
     for name in STATES:
         state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
     fewer, left = layouts.dealt(words)
-    first = np.maximum(fewer - words.counted - layouts.others, 0.0)
-    least = _held(layouts, words, layer, state, first, np.zeros(1))
+    first = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
     # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
     index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
-    inner = index <= layouts.stages - 2.0
-    own = np.where(inner, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
+    own = np.where(index <= layouts.stages - 2.0, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
     own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
-    later = _held(layouts, words, layer, state, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
-    least = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0), np.maximum(least, later), least)
-    mean = state * layouts.layers / layouts.stages
-    known: Array = ((fixed + np.where(words.stated, mean, np.maximum(least, mean))) * _SLACK)[like]
-    return known
+    own = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0) & ~words.stated, own, 0.0)
+    least = state * first + _saved(layouts, words, layer, first, np.zeros(1))
+    later = state * own
+    later += _saved(layouts, words, layer, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
+    np.maximum(least, later, out=least)
+    np.maximum(least, state * (layouts.layers / layouts.stages), out=least)
+    least += fixed
+    least *= _SLACK
+    return words.of_families(least)
 
 
-def _held(
-    layouts: Layouts, words: FamilyWords, layer: dict[str, Array], state: Array, layers: Array, index: Array
-) -> Array:
-    """Return what a stage of so many layers holds: states, and what it saved of micro batches under way.
+def _saved(layouts: Layouts, words: FamilyWords, layer: dict[str, Array], layers: Array, index: Array) -> Array:
+    """Return what a stage of so many layers saved of micro batches under way.
 
     A stage may hand on what its last layer made instead of saving it.
     """
     saving = np.maximum(layers - 1.0, 0.0)
     waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
-    return state * layers + saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
+    saved: Array = saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
+    return saved

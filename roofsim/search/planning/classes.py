@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from roofsim.records import dataclass
 from roofsim.search.families import inner_of, numbers_of, tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from numpy.typing import NDArray
 
     from roofsim.search.planning.space import PlanSpace
@@ -45,11 +43,6 @@ class FamilyClass:
     space: PlanSpace
     own: tuple[tuple[int, int], ...]
     free: tuple[int, ...]
-
-    @property
-    def name(self) -> Hashable:
-        """What tells a class from others of its space."""
-        return self.own
 
     @remembered
     def families(self) -> list[dict[int, int]]:
@@ -90,7 +83,8 @@ class FamilyClass:
     @remembered
     def rows(self) -> NDArray[np.int64]:
         """Return which of the layouts of the space some family of the class has."""
-        return np.flatnonzero(self._times())
+        rows: NDArray[np.int64] = np.flatnonzero(self._times()).astype(np.int32)
+        return rows
 
     def times(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many families have each of some layouts."""
@@ -98,10 +92,13 @@ class FamilyClass:
 
     @remembered
     def _times(self) -> NDArray[np.int64]:
-        times = self.space.of_words(dict(self.own)).astype(np.int64)
+        times: NDArray[Any] = self.space.of_words(dict(self.own)).astype(np.int32)
         for place in self.free:
             values = range(len(self.space.grid.axes[place].values))
-            times *= np.sum([self.space.of_word(place, value) for value in values], axis=0)
+            held = np.zeros(len(times), dtype=np.int32)
+            for value in values:
+                held += self.space.of_word(place, value)
+            times *= held
         return times
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

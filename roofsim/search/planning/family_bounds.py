@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim import records
+from roofsim.numeric import is_scalar
 from roofsim.points import Diverged
 from roofsim.records import dataclass, fields, replace
-from roofsim.search.planning.bounds import FamilyWords, Layouts, key_columns, least_memory, least_step
+from roofsim.search.planning.bounds import (
+    DeviceTime,
+    FamilyWords,
+    Layouts,
+    key_columns,
+    least_memory,
+    least_of_all,
+    least_step,
+)
 from roofsim.search.planning.host_bounds import HostTime
 from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
 from roofsim.search.sampling import floats
@@ -39,6 +48,8 @@ _NOT_OF_LAYERS: Final = frozenset(
         *("tensor", "context", "expert", "expert_tensor", "micro_batch_size", "batch_size"),
     }
 )
+#: Layouts that are resolved to find one that is possible, for each of the numbers that what layers take depends on.
+MOST_ALIKE: Final = 256
 #: Ends of the names of sizes of a workload.
 _SIZES: Final = ("gpus", "size", "length", "steps")
 
@@ -104,6 +115,51 @@ class LayerTable:
         return self.hosts[offload]
 
 
+@dataclass(frozen=True)
+class WordsOfClass:
+    """The words of some families whose layers take the same.
+
+    Attributes
+    ----------
+    count
+        How many families there are.
+    parts
+        What is off the device, the words of the families that have this, and which of all they are.
+    whole
+        The words of all.
+    """
+
+    count: int
+    parts: list[tuple[Offload | None, FamilyWords, Any]]
+    whole: FamilyWords
+
+    @classmethod
+    def of(cls, layouts: Sequence[Parallel]) -> WordsOfClass:
+        """Return the words of some layouts."""
+        families: dict[Offload | None, list[int]] = {}
+        for at, one in enumerate(layouts):
+            families.setdefault(one.offload if places(one.offload) else None, []).append(at)
+        parts = [(off, FamilyWords.of([layouts[at] for at in own]), np.array(own)) for off, own in families.items()]
+        return cls(len(layouts), parts, FamilyWords.of(layouts))
+
+    @property
+    def fewer_kernels(self) -> bool:
+        """Whether some leave kernels out that a layer alone has."""
+        return any(offload is not None and "gradients" in places(offload) for offload, _, _ in self.parts)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Layouts of some rows, what was known of their layers and where, and what a second of a step adds to the objective."""
+
+    layouts: Layouts
+    table: LayerTable
+    index: NDArray[np.int64]
+    costs: dict[str, tuple[Array, Array]]
+    device: DeviceTime
+    scale: Any
+
+
 class Bounds:
     """Bound the objective and the memory of layouts from below.
 
@@ -118,9 +174,7 @@ class Bounds:
         self.read = read
         self.tables: dict[Hashable, LayerTable] = {}
 
-    def of(
-        self, rows: Rows, families: Sequence[Parallel], like: Callable[[], Rows | None], words: Hashable
-    ) -> FamilyBound:
+    def of(self, rows: Rows, families: WordsOfClass, like: Callable[[], Rows | None], words: Hashable) -> FamilyBound:
         """Return what is known of each layout of some families whose layers take the same.
 
         Parameters
@@ -128,43 +182,65 @@ class Bounds:
         rows
             The numbers of the layouts, with the words of any of the families.
         families
-            The layout of each of them, of which the words count.
+            Their words, by what is off the device.
         like
             Gives the rows of the family whose layers are priced for all that have the same `words` of layers.
         """
+        known = FamilyBound.none(families.count, len(rows))
+        drawn = self._drawn(rows, like, words)
+        if drawn is None:
+            return known
+        layouts, table, index, costs, device = drawn.layouts, drawn.table, drawn.index, drawn.costs, drawn.device
+        capacity = np.max(np.asarray(layouts.resolved.gpu.memory.capacity, dtype=np.float64))
+        with np.errstate(all="ignore"):
+            for offload, chosen, own in families.parts:
+                held, host = _on_host(table, index, layouts, costs, offload)
+                memory = least_memory(layouts, chosen, costs | held)
+                known.full[own] = memory > capacity
+                if self.goal.objective == "memory":
+                    known.least[own] = memory
+                else:
+                    known.least[own] = least_step(layouts, chosen, device, host)
+        if self.goal.objective != "memory" and not is_scalar(drawn.scale):
+            known.least[:] *= drawn.scale
+        lost = np.flatnonzero((index < 0) | ~np.isfinite(known.least.sum(axis=0)))
+        known.least[:, lost], known.full[:, lost] = 0.0, False
+        return known
+
+    def of_all(self, rows: Rows, families: WordsOfClass, like: Callable[[], Rows | None], words: Hashable) -> Array:
+        """Return what the objective is at least in each row, whatever the words that layers do not depend on."""
+        drawn = None if self.goal.objective == "memory" or families.fewer_kernels else self._drawn(rows, like, words)
+        if drawn is None:
+            return np.zeros(len(rows))
+        with np.errstate(all="ignore"):
+            least = least_of_all(drawn.layouts, families.whole, drawn.device) * drawn.scale
+        return np.where((drawn.index >= 0) & np.isfinite(least), least, 0.0)
+
+    def _drawn(self, rows: Rows, like: Callable[[], Rows | None], words: Hashable) -> _Drawn | None:
+        """Return the layouts of some rows with what their layers take; None where nothing is known of any."""
         if words not in self.tables:
             others = like()
             self.tables[words] = self._table(others) if others is not None else LayerTable()
-        table, known = self.tables[words], FamilyBound.none(len(families), len(rows))
+        table = self.tables[words]
         if table.resolved is None:
-            return known
+            return None
         point = _point(rows)
         index = _looked_up(_keys(rows, point), table.places)
         if (index < 0).all():
-            return known
+            return None
         layouts = Layouts.of(point, table.resolved, len(rows))
-        scale = self._scale_of(table, rows, point)
-        capacity = np.max(np.asarray(table.resolved.gpu.memory.capacity, dtype=np.float64))
         costs = {name: (each[index, 0], each[index, 1]) for name, each in table.costs.items()}
-        offloads = [_offload_of(one) for one in families]
-        for offload in dict.fromkeys(offloads):
-            own = [at for at, other in enumerate(offloads) if other == offload]
-            held, host = _on_host(table, index, layouts, costs, offload)
-            chosen = FamilyWords.of([families[at] for at in own])
-            with np.errstate(all="ignore"):
-                memory = least_memory(layouts, chosen, costs | held)
-                least = memory if self.goal.objective == "memory" else least_step(layouts, chosen, costs, host) * scale
-            known.least[own] = np.where(index >= 0, np.nan_to_num(least, nan=0.0), 0.0)
-            known.full[own] = (index >= 0) & (memory > capacity)
-        return known
+        with np.errstate(all="ignore"):
+            device = DeviceTime.of(layouts, costs)
+        return _Drawn(layouts, table, index, costs, device, self._scale_of(table, rows, point))
 
     def _scale_of(self, table: LayerTable, rows: Rows, point: Point) -> Any:
         """Return what a second of a step adds to the objective, in each row."""
         if self.goal.objective in ("step_time", "memory"):
             return 1.0
-        names, where = np.unique(_scale_keys(rows, point), axis=0, return_inverse=True)
+        names, where = _distinct(_scale_keys(rows, point))
         scales = np.array([table.scales.get(tuple(name), 0.0) for name in names.tolist()])
-        return np.nan_to_num(scales[where.ravel()], nan=0.0)
+        return np.nan_to_num(scales[where], nan=0.0)
 
     def _table(self, rows: Rows) -> LayerTable:
         """Price the layers of a family on each of the ranks that its layouts have."""
@@ -173,6 +249,7 @@ class Bounds:
         scales: dict[tuple[float, ...], float] = {}
         samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
+        rows = rows.part(first_of_each(rows))
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
         for piece in self.read(rows):
@@ -211,11 +288,6 @@ class Bounds:
             for chosen in alike(np.asarray(diverged.labels)):
                 scale[chosen] = self._scale(taken(resolved, chosen, varying(resolved)))
             return scale
-
-
-def _offload_of(parallel: Parallel) -> Offload | None:
-    """Return what is off the device; None: nothing is."""
-    return parallel.offload if places(parallel.offload) else None
 
 
 def _on_host(
@@ -267,8 +339,28 @@ def _stacked(rows: Rows, columns: list[Any]) -> NDArray[np.float64]:
     return np.column_stack(spread)
 
 
+def first_of_each(rows: Rows) -> NDArray[np.int64]:
+    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
+    point = _point(rows)
+    _, which = _distinct(np.hstack([_keys(rows, point), _scale_keys(rows, point)]))
+    order = np.argsort(which, kind="stable")
+    begins = np.flatnonzero(np.diff(which[order], prepend=-1))
+    number = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+    return np.sort(order[number < MOST_ALIKE])
+
+
 def _looked_up(keys: NDArray[np.float64], places: dict[tuple[float, ...], int]) -> NDArray[np.int64]:
     """Return the place of each key; -1 where it is not known."""
-    names, where = np.unique(keys, axis=0, return_inverse=True)
+    names, where = _distinct(keys)
     known = np.array([places.get(tuple(name), -1) for name in names.tolist()], dtype=np.int64)
-    return known[where.ravel()]
+    return known[where]
+
+
+def _distinct(keys: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the rows that differ, and which of them each row is; sums that rows may share by chance alone are sorted first."""
+    sums = keys @ np.sqrt(np.arange(2.0, keys.shape[1] + 2.0))
+    _, first, where = np.unique(sums, return_index=True, return_inverse=True)
+    names, where = keys[first], where.ravel()
+    if not (names[where] == keys).all():
+        names, where = np.unique(keys, axis=0, return_inverse=True)
+    return names, where.ravel()

@@ -60,9 +60,9 @@ class Findings:
     front: dict[str, NDArray[Any]] = field(default_factory=best.none)
     bests: dict[str, float] = field(default_factory=dict)
 
-    def cut_off(self, bounds: NDArray[np.float64]) -> None:
-        """Count layouts that cannot be among the best, as their bounds say."""
-        self.cut += bounds.size
+    def cut_off(self, bounds: NDArray[np.float64], count: int | None = None) -> None:
+        """Count layouts that cannot be among the best, as their bounds say: one for each bound, or so many in all."""
+        self.cut += bounds.size if count is None else count
         if bounds.size:
             self.least_cut = min(self.least_cut, float(bounds.min()))
 

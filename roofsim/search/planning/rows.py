@@ -31,7 +31,7 @@ LAYOUT: Final = (
 class Joined:
     """Combinations of values: of each axis the place of each row's value, and the value itself."""
 
-    places: dict[str, NDArray[np.int64]]
+    places: dict[str, NDArray[np.int32]]
     values: dict[str, NDArray[np.float64]]
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Joined:
         count, width = len(self), len(values)
         places = {key: np.repeat(each, width) for key, each in self.places.items()}
         known = {key: np.repeat(each, width) for key, each in self.values.items()}
-        own = np.tile(np.arange(width), count)
+        own = np.tile(np.arange(width, dtype=np.int32), count)
         return Joined(places | {name: own}, known | {name: np.asarray(values, dtype=np.float64)[own]})
 
     def kept(self, condition: NDArray[np.bool_]) -> Joined:

@@ -13,16 +13,17 @@ from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.classes import classes_of
-from roofsim.search.planning.family_bounds import Bounds, FamilyBound
+from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass, first_of_each
 from roofsim.search.planning.findings import Findings, rounded
 from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
+    from roofsim.search.families import Rows
     from roofsim.search.planning.classes import FamilyClass
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.space import PlanSpace
@@ -38,7 +39,7 @@ FIRST_RESOLVED: Final = 1024
 #: Layouts of a family from which on a trace of a few of them is replayed for all, where bounds say nothing.
 REPLAYED_FROM = 2**17
 #: Pairs of family and row that are bounded together: as many as a processor's cache holds.
-_TOGETHER: Final = 2**16
+_TOGETHER: Final = 2**18
 #: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
 
@@ -115,6 +116,7 @@ class Searcher:
     k: int = 10
     cuts: bool = True
     bounds: Bounds = field(init=False)
+    words: dict[Hashable, WordsOfClass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", Bounds(self.goal, lambda rows: self._reader().read(rows)))
@@ -125,7 +127,7 @@ class Searcher:
         """Return what some rows of a class hold, with the words of each of its families; only what `limits` allow counts."""
         rows, findings = families.rows()[first:last], Findings()
         findings.considered = int(families.times(rows).sum())
-        run = _ClassSearch(self, families, findings, limits or Limits())
+        run = ClassSearch(self, families, findings, limits or Limits())
         for pairs in self.hopeful(families, rows, run):
             run.push(pairs)
         run.work()
@@ -136,9 +138,11 @@ class Searcher:
             findings.examples[code] = place, refusals.text(place) or ""
         return findings
 
-    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: _ClassSearch) -> Iterator[Pairs]:
+    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> Iterator[Pairs]:
         """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
         hopeful: list[Pairs] = []
+        if self._bounded:
+            rows = self._near(families, rows, run)
         together = max(_TOGETHER // max(len(families.families()), 1), 1) if self._bounded else max(len(rows), 1)
         for begin in range(0, len(rows), together):
             some = rows[begin : begin + together]
@@ -158,22 +162,50 @@ class Searcher:
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
+    def _near(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> NDArray[np.int64]:
+        """Return the rows that may be among the best in some family; note of the others that they cannot be in any."""
+        most = run.most(self.space.groups(rows))
+        if not np.isfinite(most).any():
+            return rows
+        least = self.bound_of_all(families, rows)
+        beyond = np.flatnonzero(least > most)
+        run.findings.cut_off(least[beyond], int(families.times(rows[beyond]).sum()))
+        return rows[least <= most]
+
     def bound(self, families: FamilyClass, rows: NDArray[np.int64]) -> FamilyBound:
         """Return what is known of some rows, with the words of each family, before they are resolved."""
         if not self._bounded:
             return FamilyBound.none(len(families.families()), len(rows))
-        usual = families.usual
-        like = partial(self.space.rows, usual)
-        return self.bounds.of(self.space.rows_at(usual, rows), families.layouts(), like, families.name)
+        usual, like = families.usual, partial(self._like, families)
+        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.own)
+
+    def bound_of_all(self, families: FamilyClass, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the objective is at least in some rows, whichever family of the class has them."""
+        usual, like = families.usual, partial(self._like, families)
+        return self.bounds.of_all(self.space.rows_at(usual, rows), self._words(families), like, families.own)
 
     def least(self, families: FamilyClass, rows: NDArray[np.int64]) -> float:
         """Return a figure to order blocks by: what the best of some rows takes at least with the usual words; 0: not known."""
         if not self._bounded or not len(rows):
             return 0.0
-        usual = families.usual
-        like = partial(self.space.rows, usual)
-        known = self.bounds.of(self.space.rows_at(usual, rows), families.layouts()[:1], like, families.name)
+        words = WordsOfClass.of(families.layouts()[:1])
+        usual, like = families.usual, partial(self._like, families)
+        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.own)
         return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
+
+    def _like(self, families: FamilyClass) -> Rows | None:
+        """Return layouts with the usual words that stand for all that layers take in a class; looked for part by part."""
+        usual, parts = families.usual, []
+        every = np.flatnonzero(self.space.of_words(usual))
+        for begin in range(0, len(every), _TOGETHER):
+            some = every[begin : begin + _TOGETHER]
+            parts.append(some[first_of_each(self.space.rows_at(usual, some))])
+        return self.space.rows_at(usual, np.concatenate(parts)) if parts else None
+
+    def _words(self, families: FamilyClass) -> WordsOfClass:
+        if families.own not in self.words:
+            self.words[families.own] = WordsOfClass.of(families.layouts())
+        return self.words[families.own]
 
     def pricer(self) -> Pricer:
         """Return what prices layouts of the space."""
@@ -193,7 +225,7 @@ class Searcher:
         return PieceReader(self.space.document, self.space.grid, self.importer, self.shared)
 
 
-class _ClassSearch:
+class ClassSearch:
     """One search under way: what waits, those with the least bounds first, and what was found."""
 
     def __init__(self, searcher: Searcher, families: FamilyClass, findings: Findings, limits: Limits) -> None:

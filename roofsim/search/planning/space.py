@@ -153,7 +153,7 @@ class PlanSpace:
         index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
         for place in inner_of(self._numbers(), tables_of(grid)):
             key = _key(grid.axes[place])
-            index[place] = joined.places[_FIELD_OF.get(key, key)]
+            index[place] = joined.places[_FIELD_OF.get(key, key)].astype(np.int64)
         family = self._family(tuple(sorted(words.items())))
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
 
@@ -183,7 +183,7 @@ class PlanSpace:
     def groups(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return of some of `crossed` the place of their number of GPUs among those that are searched."""
         places = self.crossed().places.get("gpus")
-        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen]
+        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen].astype(np.int64)
 
     def group_names(self, words: Sequence[tuple[int, int]]) -> dict[float, str]:
         """Return a name of each number of GPUs with a card's words, where the front is of several; in the order of `groups`."""

@@ -15,13 +15,13 @@ out: measured kernels are predicted as well without.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
-from roofsim.numeric import Array, Real
+from roofsim.numeric import Array, Real, on_distinct
 from roofsim.records import dataclass
 from roofsim.traced.points import as_array
 
@@ -256,11 +256,11 @@ class _Call:
         channels = shape.in_channels / shape.groups
         aligned = np.ceil(channels * shape.itemsize / ALIGNMENT) * ALIGNMENT / shape.itemsize
         depth = np.where(matrix, aligned, channels) * shape.taps
-        costs = self._products(shape.pixels(), shape.out_channels / shape.groups, depth, shape.groups, TILES)
-        costs = np.where(matrix[..., None] & (TILES[:, 1] < MATRIX_WIDTH), np.inf, costs)
+        sizes = shape.pixels(), shape.out_channels / shape.groups, depth, shape.groups
+        cost = self._products(*sizes, as_array(np.where(matrix, MATRIX_WIDTH, 0.0)), TILES)
         slowed = np.where(shape.in_channels <= FEW_CHANNELS, constants.first_layer, 1.0)
         slowed = slowed * np.where(shape.strided > 0.0, constants.stride, 1.0)
-        cost = costs.min(axis=-1) / slowed
+        cost = cost / slowed
         if products is not None:
             # A library keeps the kernels of the one before, so that a later one is never slower.
             sizes = shape.pixels(), shape.out_channels / shape.groups, channels * shape.taps, shape.groups
@@ -276,11 +276,8 @@ class _Call:
     def fused_winograd(self) -> tuple[Array, Array, Array]:
         """Return what bounds the kernel that transforms images on the way, and the seconds of the one for weights."""
         shape, constants = self.shape, self.constants
-        images, rows, columns = PATCHES.T
-        blocks = np.ceil(_column(shape.batch) / images) * np.ceil(_column(shape.out_height) / rows)
-        blocks = blocks * np.ceil(_column(shape.out_width) / columns)
-        blocks = blocks * np.ceil(_column(shape.out_channels) / FUSED_CHANNELS)
-        cost = self._busiest(blocks, np.full(len(PATCHES), FUSED_AREA), shape.in_channels).min(axis=-1)
+        sizes = shape.batch, shape.out_height, shape.out_width, shape.out_channels, shape.in_channels
+        cost = on_distinct(_patches, [*sizes, *self._of_units()])
         transformed = FUSED_POINTS * shape.weight_bytes / shape.taps
         memory = self._moved(shape.image_bytes + transformed)
         return cost / constants.winograd * self.beat, memory, self._weights_transformed(transformed)
@@ -292,7 +289,7 @@ class _Call:
         before = STAGED_POINTS * patches * shape.in_channels * shape.itemsize
         after = STAGED_POINTS * patches * shape.out_channels * shape.itemsize
         weights = STAGED_POINTS * shape.in_channels * shape.out_channels * shape.itemsize
-        cost = self._products(patches, shape.out_channels, shape.in_channels, STAGED_POINTS, POINT_TILES).min(axis=-1)
+        cost = self._products(patches, shape.out_channels, shape.in_channels, STAGED_POINTS, 0.0, POINT_TILES)
         images = (before + after + shape.image_bytes) / (self.bandwidth * constants.images)
         beside = images + self._weights_transformed(weights) + STAGED_LAUNCHES * constants.launch * constants.floor
         return cost * self.beat, self._moved(before + weights + after), beside
@@ -305,21 +302,54 @@ class _Call:
         speedup = resident_bandwidth(traffic, self.silicon, constants.cache_speedup, constants.cache_reach)
         return as_array(traffic / (self.bandwidth * speedup))
 
-    def _products(self, rows: Array, columns: Array, depth: Array, batch: Real, tiles: Array) -> Array:
-        """Return the multiply-adds that the busiest compute unit has the time for, by tile (last axis)."""
-        height, width = tiles.T
-        blocks = _column(batch) * np.ceil(_column(rows) / height) * np.ceil(_column(columns) / width)
-        thinness = _column(self.constants.thinness)
-        slower = (1.0 + thinness * 64.0 * (1.0 / height + 1.0 / width)) / (1.0 + thinness)
-        return self._busiest(blocks, height * width * slower, depth)
+    def _products(self, rows: Array, columns: Array, depth: Array, batch: Real, narrowest: Real, tiles: Array) -> Array:
+        """Return the multiply-adds that the busiest compute unit has the time for, with the best tile that is wide enough."""
 
-    def _busiest(self, blocks: Array, area: Array, depth: Array) -> Array:
-        """Return the multiply-adds of the busiest unit: waves of blocks, at least one small block's latency a step."""
+        def least(*numbers: Any) -> Array:
+            return _tiles(tiles, *numbers)
+
+        numbers = rows, columns, depth, batch, narrowest, self.constants.thinness
+        return on_distinct(least, [*numbers, *self._of_units()])
+
+    def _of_units(self) -> tuple[Real, ...]:
+        """Return what `_busiest` asks of the card."""
         constants = self.constants
-        load = blocks / _column(self.units)
-        waves = np.maximum(load, 1.0) + _column(constants.wave) * (np.ceil(load) - np.maximum(load, 1.0))
-        steps = np.ceil(_column(depth) / STEP) * STEP + _column(constants.ramp)
-        return as_array(np.maximum(waves * area, _column(constants.latency) * FULL_BLOCK) * steps)
+        return self.units, constants.wave, constants.ramp, constants.latency
+
+
+def _tiles(
+    tiles: Array,
+    rows: Array,
+    columns: Array,
+    depth: Array,
+    batch: Real,
+    narrowest: Real,
+    thinness: Real,
+    *of_units: Real,
+) -> Array:
+    """Return the multiply-adds of the busiest unit with the best of some tiles that are at least `narrowest` wide."""
+    height, width = tiles.T
+    blocks = _column(batch) * np.ceil(_column(rows) / height) * np.ceil(_column(columns) / width)
+    thinness = _column(thinness)
+    slower = (1.0 + thinness * 64.0 * (1.0 / height + 1.0 / width)) / (1.0 + thinness)
+    busiest = _busiest(blocks, height * width * slower, depth, *of_units)
+    return as_array(np.where(width < _column(narrowest), np.inf, busiest).min(axis=-1))
+
+
+def _patches(batch: Array, height: Array, width: Array, channels: Array, depth: Array, *of_units: Real) -> Array:
+    """Return the multiply-adds of the busiest unit with the best patch of fused Winograd products."""
+    images, rows, columns = PATCHES.T
+    blocks = np.ceil(_column(batch) / images) * np.ceil(_column(height) / rows) * np.ceil(_column(width) / columns)
+    blocks = blocks * np.ceil(_column(channels) / FUSED_CHANNELS)
+    return as_array(_busiest(blocks, np.full(len(PATCHES), FUSED_AREA), depth, *of_units).min(axis=-1))
+
+
+def _busiest(blocks: Array, area: Array, depth: Array, units: Real, wave: Real, ramp: Real, latency: Real) -> Array:
+    """Return the multiply-adds of the busiest unit: waves of blocks, at least one small block's latency a step."""
+    load = blocks / _column(units)
+    waves = np.maximum(load, 1.0) + _column(wave) * (np.ceil(load) - np.maximum(load, 1.0))
+    steps = np.ceil(_column(depth) / STEP) * STEP + _column(ramp)
+    return as_array(np.maximum(waves * area, _column(latency) * FULL_BLOCK) * steps)
 
 
 def _column(value: Real) -> Array:

@@ -7,13 +7,13 @@ on Volta, Ampere and Ada and nearly gone on Hopper, whose kernels are persistent
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import Silicon, corner
-from roofsim.numeric import Array, Real, is_scalar
-from roofsim.records import dataclass, replace
+from roofsim.numeric import Array, Real, is_scalar, on_distinct
+from roofsim.records import dataclass, fields, replace
 from roofsim.traced.points import as_array
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
@@ -90,8 +90,14 @@ def tile_efficiency(m: Real, n: Real, k: Real, batch: Real, compute_units: Real,
 
 def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Array:
     """Return the multiply-adds that the busiest compute unit has the time for, with the best tile and split."""
-    cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
-    return as_array(cost.min(axis=-1) / _reference(tiling))
+    names = [field.name for field in fields(Tiling)]
+    constants = [getattr(tiling, name) for name in names]
+
+    def least(m: Real, n: Real, k: Real, batch: Real, units: Real, *constants: Any) -> Array:
+        cost, _, _ = _candidates(m, n, k, batch, units, Tiling(**dict(zip(names, constants, strict=True))))
+        return as_array(cost.min(axis=-1))
+
+    return as_array(on_distinct(least, [m, n, k, batch, compute_units, *constants]) / _reference(tiling))
 
 
 def _reference(tiling: Tiling) -> Real:
