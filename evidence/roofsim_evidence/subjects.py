@@ -182,6 +182,13 @@ SUBJECTS: Final = {
         measurements="out_of_fold",
         document="docs/pairs.md",
     ),
+    "captures": MeasuredSubject(
+        about="captured models, beside what PyTorch counts of them and roofsim's own families",
+        home="roofsim_evidence.captures.verbs",
+        verbs=("score", "page"),
+        measurements="captures",
+        document="docs/captures.md",
+    ),
     "exactness": MeasuredSubject(
         about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
         home="roofsim_evidence.exactness.verbs",

@@ -205,12 +205,30 @@ def plain_of(value: Any) -> Any:
     return None
 
 
+#: PyTorch's own.
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+
+
 class AsOnGpu(TorchFunctionMode):
-    """Take the kernels of attention that PyTorch takes on a GPU, which it can't choose without one."""
+    """Take the kernels of attention that PyTorch takes on a GPU, which it can't choose without one.
+
+    Modes are off inside of functions that PyTorch hands to them as a whole (`nn.MultiheadAttention`'s), so the name that these call
+    stands for `attention` as well.
+    """
+
+    def __enter__(self) -> Any:
+        """Begin to answer attention."""
+        torch.nn.functional.scaled_dot_product_attention = attention
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        """Give the name back."""
+        torch.nn.functional.scaled_dot_product_attention = _ATTENTION
+        super().__exit__(*raised)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answer attention; leave everything else as it is."""
-        if function is torch.nn.functional.scaled_dot_product_attention:
+        if function is _ATTENTION:
             return attention(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
@@ -326,11 +344,19 @@ def walk_back(loss: Any) -> None:
             if after is None:
                 continue
             if grad is not None:
-                there = arrived.setdefault(after, {})
-                there[at] = there[at] + grad if at in there else grad
+                there, fitted_grad = arrived.setdefault(after, {}), _as_wanted(after, at, grad)
+                there[at] = there[at] + fitted_grad if at in there else fitted_grad
             waits[after] -= 1
             if waits[after] == 0:
                 ready.append(after)
+
+
+def _as_wanted(node: Any, at: int, grad: Any) -> Any:
+    """Return a gradient in the shape and type of what it belongs to, as autograd's engine does: broadcasting is summed up."""
+    wanted = node._input_metadata[at]
+    if tuple(wanted.shape) != tuple(grad.shape):
+        grad = grad.sum_to_size(tuple(wanted.shape))
+    return grad if grad.dtype == wanted.dtype else grad.to(wanted.dtype)
 
 
 def _awaited(start: Any) -> dict[Any, int]:

@@ -14,13 +14,32 @@ from typing import Any, Final
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from roofsim.capture import main as script
 from roofsim.capture.record import AsOnGpu, tensors_in, walk_back
 from roofsim.capture.sizes import CaptureError
 from roofsim_evidence.captures.models import MODELS
 
+
+def gradients_of(
+    grad: Any,
+    x: Any,
+    weight: Any,
+    _bias: Any,
+    _stride: Any,
+    _padding: Any,
+    _dilation: Any,
+    transposed: Any,
+    *rest: Any,
+    **_: Any,
+) -> int:
+    """Return the FLOPs of a convolution's gradients: each costs what the forward pass does; `FlopCounterMode` forgets groups."""
+    mask = rest[2]
+    return int(conv_flop_count(x, weight, grad, transposed)) * (int(mask[0]) + int(mask[1]))
+
+
+MAPPING: Final = {torch.ops.aten.convolution_backward: gradients_of}
 HOME: Final = Path(__file__).resolve().parents[2] / "measurements" / "captures"
 COLUMNS: Final = (
     "name", "batch", "length", "parameters", "forward_flops", "backward_flops", "saved_bytes", "refused", "torch", "libraries",
@@ -49,7 +68,7 @@ def counted(name: str) -> dict[str, Any]:
                     kept[storage._cdata] = storage
                 return tensor
 
-            forward, backward = FlopCounterMode(display=False), FlopCounterMode(display=False)
+            forward, backward = (FlopCounterMode(display=False, custom_mapping=MAPPING) for _ in range(2))
             with AsOnGpu(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), forward:
                 loss = script.loss_of(entry.step(module, *plain, **named))
             with backward:

@@ -125,14 +125,15 @@ class Rnn(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.cell, self.head = nn.Embedding(1000, 128), nn.GRUCell(128, 256), nn.Linear(256, 1000)
+        self.table, self.read = nn.Embedding(1000, 128), nn.Linear(128, 256)
+        self.pass_on, self.head = nn.Linear(256, 256), nn.Linear(256, 1000)
 
     def forward(self, tokens: Any) -> Any:
         """Return logits for each token."""
         x = self.table(tokens)
         state, out = x.new_zeros(x.shape[0], 256), []
         for at in range(x.shape[1]):
-            state = self.cell(x[:, at], state)
+            state = torch.tanh(self.read(x[:, at]) + self.pass_on(state))
             out.append(self.head(state))
         return torch.stack(out, 1)
 
@@ -247,7 +248,7 @@ MODELS: Final[dict[str, Captured]] = {
     "pythia": of_transformers("GPTNeoXConfig", "GPTNeoXForCausalLM", **LLAMA),
     "gpt-j": of_transformers("GPTJConfig", "GPTJForCausalLM", n_embd=512, n_layer=4, n_head=8, rotary_dim=32),
     "bloom": of_transformers("BloomConfig", "BloomForCausalLM", hidden_size=512, n_layer=4, n_head=8),
-    "t5-small": _of_two("T5Config", "T5ForConditionalGeneration"),
+    "t5-small": _of_two("T5Config", "T5ForConditionalGeneration", decoder_start_token_id=0),
     "bart-base": _of_two("BartConfig", "BartForConditionalGeneration", d_model=768, encoder_layers=6, decoder_layers=6),
     # torchvision
     "resnet18": of_torchvision("resnet18"),

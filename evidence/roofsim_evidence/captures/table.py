@@ -12,6 +12,8 @@ from roofsim.importers.captured.reading import read_capture
 from roofsim.memory.profile import profile
 from roofsim.records import dataclass
 from roofsim.structures import program_of
+from roofsim_evidence.markdown import table
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "gpt2": ("gpt2-124m", {"engine": "huggingface", "batch": 8, "seq_len": 1024}),
     "bert-base": ("bert-base", {"engine": "huggingface", "batch": 16, "seq_len": 512}),
+    "distilbert": ("distilbert-base", {"engine": "huggingface", "batch": 16, "seq_len": 512}),
+    "roberta": ("roberta-base", {"engine": "huggingface", "batch": 16, "seq_len": 512}),
+    "opt-125m": ("opt-125m", {"engine": "huggingface", "batch": 8, "seq_len": 1024}),
     "resnet18": ("resnet18", {"batch": 64, "image_size": 224}),
     "resnet50": ("resnet50", {"batch": 64, "image_size": 224}),
     "vgg16": ("vgg16", {"batch": 64, "image_size": 224}),
@@ -31,10 +36,18 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "efficientnet-b0": ("efficientnet-b0", {"batch": 64, "image_size": 224}),
     "convnext-tiny": ("convnext-tiny", {"batch": 64, "image_size": 224}),
     "inception-v3": ("inception-v3", {"batch": 64, "image_size": 299}),
+    "mobilenet-v3-small": ("mobilenetv3-small-100", {"batch": 64, "image_size": 224}),
+    "regnet-y-400mf": ("regnety-004", {"batch": 64, "image_size": 224}),
+    "swin-t": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
+    "timm-resnext50": ("resnext50-32x4d", {"batch": 64, "image_size": 224}),
+    "timm-seresnet50": ("seresnet50", {"batch": 64, "image_size": 224}),
+    "timm-beit-base": ("beit-base-patch16-224", {"batch": 64, "image_size": 224}),
+    "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224}),
     "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),
     "timm-mixer-b16": ("mixer-b16-224", {"batch": 64, "image_size": 224}),
     "sd15-unet": ("sd15-unet", {"batch": 4, "image_size": 64}),
 }
+PATH: Final = "docs/captures.md"
 #: The card on which step times are compared.
 CARD: Final = "h100-sxm5-80gb"
 
@@ -130,3 +143,83 @@ def beside_family(name: str) -> tuple[float, float]:
     model, asked = FAMILIES[name]
     own, family = (roofsim.run(given, gpu=CARD, precision="bf16", **asked) for given in (file_of(name), model))
     return float(own.step_time), float(family.step_time)
+
+
+#: How far saved bytes and step times may be off before the page says so.
+SAVED_WITHIN: Final = 0.01
+STEP_WITHIN: Final = 0.03
+
+
+@cache
+def all_compared() -> tuple[Compared, ...]:
+    """Return every captured model beside what PyTorch counts."""
+    return tuple(compared(name) for name in captured())
+
+
+@cache
+def step_ratios() -> dict[str, float]:
+    """Return, of models that a family describes too, the step time of the capture against that of the family."""
+    ratios = {}
+    for name in FAMILIES:
+        if name in captured():
+            own, family = beside_family(name)
+            ratios[name] = own / family
+    return ratios
+
+
+def listed() -> str:
+    """Return the table in Markdown: a row for each captured model."""
+    rows = []
+    for one in all_compared():
+        equal = "equal" if one.parameters == one.parameters_counted else f"{one.parameters - one.parameters_counted:+,}"
+        step = step_ratios().get(one.name)
+        rows.append(
+            (
+                one.name,
+                f"{one.ops:,}",
+                f"{one.parameters_counted:,}",
+                equal,
+                _off(one.forward),
+                _off(one.backward),
+                _off(one.saved),
+                "" if step is None else _off(step),
+            )
+        )
+    heads = (
+        "model",
+        "ops",
+        "parameters",
+        "counted",
+        "FLOPs forward",
+        "backward",
+        "bytes saved",
+        "step against the family",
+    )
+    return table(heads, rows)
+
+
+def _off(ratio: float) -> str:
+    """Return how far a ratio is from one: ``equal`` to six digits, else in percent."""
+    return "equal" if abs(ratio - 1.0) < 5e-7 else f"{ratio - 1.0:+.3%}"
+
+
+def page() -> DocsPage:
+    """Return the page."""
+    every, ratios = all_compared(), step_ratios()
+    refused = [f"{name}: {row['refused']}" for name, row in counts().items() if row["refused"]]
+    versions = next(row for row in counts().values() if row["torch"])
+    return DocsPage(
+        path=PATH,
+        text=filled(
+            "captures.md",
+            table=listed(),
+            number=len(every),
+            parameters=sum(one.parameters == one.parameters_counted for one in every),
+            flops=sum(abs(one.forward - 1.0) < 5e-7 and abs(one.backward - 1.0) < 5e-7 for one in every),
+            saved=sum(abs(one.saved - 1.0) <= SAVED_WITHIN for one in every),
+            families=len(ratios),
+            steps=sum(abs(ratio - 1.0) <= STEP_WITHIN for ratio in ratios.values()),
+            refused=refused,
+            torch=versions["torch"],
+        ),
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Component, Purpose
+from roofsim.graph.ops import View
 from roofsim.graph.tensor import AUTO, BF16, BOOL, FP16, FP32, INT8, INT32, INT64, DType, Role, Tensor
 from roofsim.numeric import Real, same
 
@@ -123,6 +124,8 @@ class CapturedGraph:
                 requires_grad=entry.trained,
                 component=self.component(entry.module),
             )
+            if base is not None:  # an alias that no op made: autograd shows a tensor anew, or an op changed its strides
+                self.b.emit(View, "alias", inputs=(base,), outputs=(self.env[number],), function="reshape")
         return self.env[number]
 
     def made(self, number: int, leaf: str) -> Tensor:

@@ -57,6 +57,7 @@ ELEMENTWISE: Final[dict[str, Pointwise]] = {
     "clamp_max": Pointwise("clamp"),
     "where": Pointwise("where", "where"),
     "masked_fill": Pointwise("masked_fill", "masked_fill"),
+    "addcmul": Pointwise("", "addcmul"),
     "maximum": Pointwise("clamp", "maximum"),
     "minimum": Pointwise("clamp", "maximum"),
     "threshold": Pointwise("relu"),

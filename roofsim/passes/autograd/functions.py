@@ -160,6 +160,14 @@ def _masked(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     tape.give_reduced(x, tape.pointwise("where", op.outputs[0], grad, *mask[:1]))
 
 
+def _addcmul(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    added, first, second = op.inputs
+    tape.give_reduced(added, grad)
+    for tensor, other in ((first, second), (second, first)):
+        if tape.needs(tensor):
+            tape.give_reduced(tensor, tape.pointwise("mul", op.outputs[0], grad, other))
+
+
 def _larger(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     for tensor in op.inputs:
         if tape.needs(tensor):
@@ -227,6 +235,7 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "cosine": _sine,
     "masked_fill": _masked,
     "maximum": _larger,
+    "addcmul": _addcmul,
     "cube": _power,
     "rsqrt": _rsqrt,
     "silu": _silu,

@@ -60,7 +60,8 @@ def scatter_backward(op: Gather, tape: Tape) -> None:
     for tensor in others:
         if tensor.dtype.floating and tape.needs(tensor):
             out = tape.new(tensor, grad.dtype)
-            tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index")
+            # The rule asks for the shape of what was written, and so keeps all of it (derivatives.yaml, index_add).
+            tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index", holds=(tensor,))
             tape.give(tensor, out)
 
 

@@ -58,8 +58,8 @@ _WAYS: Final = {
     ".gguf": "such files name their type: give the model by name with --precision q4_k_m (or another) --engine llama.cpp",
     ".pickle": "a memory snapshot of PyTorch goes with `roofsim memory --snapshot FILE`",
     ".pkl": "a memory snapshot of PyTorch goes with `roofsim memory --snapshot FILE`",
-    ".onnx": "give the config.json of the model that it was exported from, or write its family's fields as YAML",
-    ".pt2": "give the config.json of the model that it was exported from, or write its family's fields as YAML",
+    ".onnx": "capture the module that it was exported from (`roofsim capture`), or give the model's config.json",
+    ".pt2": "capture the module that it was exported from (`roofsim capture`), or give the model's config.json",
 }
 
 #: Files of a checkpoint folder that are no configuration of a model -> what they hold.
@@ -173,5 +173,8 @@ def refuse_object(given: Any) -> SpecError:
     if module and hasattr(given, "config"):
         hint = "Give its configuration: roofsim.run(model.config.to_dict())."
     elif module:
-        hint = "Give the family and its fields: roofsim.run({'family': 'decoder', 'num_layers': 12, ...})."
+        hint = (
+            "Give the family and its fields: roofsim.run({'family': 'decoder', 'num_layers': 12, ...}), "
+            "or capture it with the script of `roofsim capture`."
+        )
     return SpecError(Problem(f"roofsim prices descriptions of models, not objects; got {what}", hint=hint))
