@@ -119,7 +119,7 @@ def examples():
 def test_examples_of_the_help_work(cli, line, tmp_path, monkeypatch):
     if not line.startswith("roofsim init"):
         shutil.copy(ROOT / "gpt.yaml", tmp_path)
-    if "HEAD~" in line:
+    if line.startswith("roofsim diff"):
         _two_commits(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert cli(*shlex.split(line)[1:]).strip()
@@ -128,7 +128,7 @@ def test_examples_of_the_help_work(cli, line, tmp_path, monkeypatch):
 def _two_commits(folder):
     git = ["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@example.org"]
     for arguments in (
-        ["init", "-q"],
+        ["init", "-q", "-b", "main"],
         ["add", "."],
         ["commit", "-qm", "old"],
         ["commit", "-q", "--allow-empty", "-m", "new"],

@@ -116,7 +116,7 @@ def test_a_narrow_list_of_gpus_keeps_memory_and_bandwidth(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert not main_code
     assert "2.039 TB/s" in out
-    assert "Not shown at 60 columns: architecture" in out
+    assert "Not shown at 60 columns: vendor, architecture" in out
 
 
 def test_html_of_fit_has_what_was_found():

@@ -207,7 +207,9 @@ def test_refusals(cli, name):
 def test_models_that_do_not_generate(cli):
     assert "this one answers in one pass" in cli("serve", "resnet50", *BASE[1:], code=2)
     assert "requests/s" in cli("serve", "resnet50", "--gpu", "h100", "--request-rate", 1000)
-    assert "only servers of decoder models are modelled" in cli("serve", "whisper-small", *BASE[1:], code=2)
+    assert "only servers of decoder, mamba, layers models are modelled" in cli(
+        "serve", "whisper-small", *BASE[1:], code=2
+    )
 
 
 def test_other_verbs_send_servers_here(cli):

@@ -99,7 +99,7 @@ def candidate(number, value, interval, compute, widest=0.0):
         return SimpleNamespace(step=value * (compute / scales.tensor_flops + (1.0 - compute) / scales.inter_node_link))
 
     evaluation: Any = SimpleNamespace(reprice=reprice, step=SimpleNamespace(step=value))
-    result: Any = SimpleNamespace(scenario=scenario, time=time, interval_terms=terms)
+    result: Any = SimpleNamespace(scenario=scenario, time=time, own_kernels=0.0, interval_terms=terms)
     return Rival(number, value, evaluation, result)
 
 

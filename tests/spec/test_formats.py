@@ -172,7 +172,7 @@ def test_engines_expand_what_cards_cannot_multiply():
         ("fastertransformer", "q4_k_m", "llama.cpp, sglang, vllm"),
         ("autoawq", "q4_k_m", "llama.cpp, sglang, vllm"),
         ("huggingface", "q4_k_m", "llama.cpp, sglang, vllm"),
-        ("exllama-v1", {"compute": "fp16", "parameters": "nf4"}, "huggingface, sglang, vllm"),
+        ("exllama-v1", {"compute": "fp16", "parameters": "nf4"}, "huggingface, sglang, tgi, vllm"),
     ],
 )
 def test_formats_that_an_engine_does_not_load_are_refused(engine, precision, loaders):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.spec.constants.links import HostLinkConstants
 from roofsim.units import humanize
 from roofsim_evidence.collectives.start import RANGES, SOURCES
 
@@ -55,6 +56,8 @@ def _flow(part: BaseModel, section: str = "") -> str:
 
 
 def _quantity(name: str, value: Any, section: str) -> str:
+    if isinstance(value, HostLinkConstants):
+        return _flow(value)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_quantity(key, number, section)}" for key, number in value.items()) + "}"
     if name in SECONDS:

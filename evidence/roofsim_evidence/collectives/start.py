@@ -65,7 +65,7 @@ BELIEFS: Final[dict[str, Any]] = {
         "slingshot": _INFINIBAND | {"efficiency": 0.85, "step": "10 us"},
         "ethernet": _INFINIBAND | {"efficiency": 0.7, "step": "25 us", "ramp": 0.5, "noise": 0.04} | _HASHED,
     },
-    "host": {"efficiency": 0.85, "latency": "8 us"},
+    "host": {"efficiency": 0.85, "latency": "8 us", "kinds": {"nvlink-c2c": {"from_host": 0.83, "to_host": 0.66}}},
 }
 
 SOURCES: Final = {
@@ -92,7 +92,9 @@ SOURCES: Final = {
         "once, NVIDIA/nccl-tests issue 196); staged agrees with 28-35 GB/s bus over PCIe 5 of RTX 5090 (NVIDIA/nccl issue "
         "1639); staging, launch: assumed (42 us an all-reduce over 8 RTX 4090, NVIDIA/nccl issue 1530)"
     ),
-    "host": "pinned copies reach 80-90 % of the PCIe line rate in public bandwidth tests; latency assumed",
+    "host": "pinned copies reach 80-90 % of the PCIe line rate in public bandwidth tests; latency assumed; nvlink-c2c: 375 GB/s "
+    "from the host and 297 GB/s to it of 450 each way on a GH200 (Schieffer et al., Harnessing Integrated CPU-GPU System Memory for "
+    "HPC, ICPP 2024, arXiv 2407.07850)",
 }
 
 RANGES: Final = {
@@ -117,6 +119,7 @@ RANGES: Final = {
     "shared.corner": "2-6",
     "shared.sockets": "0.5-1",
     "shared.staged": "0.4-0.9",
+    "host.kinds": "0.6-0.95",
 }
 
 

@@ -63,6 +63,8 @@ def count_parameters(name: str) -> tuple[float, int | None]:
     lengths: dict[str, Any] = {}
     if _has_tokens(spec):
         lengths["target_length" if spec.family == "encoder-decoder" else "length"] = 64.0
+    if getattr(spec, "head", "") == "none":  # nothing to train on: embeddings, as they are asked for
+        lengths["phase"] = "forward"
     return parameters(lower(spec, Call(batch=1.0, **lengths))), spec.published_parameters
 
 
