@@ -148,13 +148,10 @@ class PricedKernels:
         compute_scale = 1.0 / (
             left / own + work.by_units / units + work.by_vectors / scales.vector_flops + work.by_memory / memory
         )
-        reached = unit_reach(work.load * memory / units)
-        given = (
-            as_array(device.bandwidth)
-            * work.bandwidth_share
-            / ((1.0 - work.flat) / memory + work.flat / scales.latency)
-            * reached
-        )
+        # What waits for latency keeps its rate, and asks the units for no more loads, when the memory is faster.
+        rate = 1.0 / ((1.0 - work.flat) / memory + work.flat / scales.latency)
+        reached = unit_reach(work.load * rate / units)
+        given = as_array(device.bandwidth) * work.bandwidth_share * rate * reached
         allowed = work.limit * units
         floor = as_array(device.architecture.kernel_floor)
         return price(

@@ -93,8 +93,8 @@ SOURCES: Final = {
         "1639); staging, launch: assumed (42 us an all-reduce over 8 RTX 4090, NVIDIA/nccl issue 1530)"
     ),
     "host": "pinned copies reach 80-90 % of the PCIe line rate in public bandwidth tests; latency assumed; nvlink-c2c: 375 GB/s "
-    "from the host and 297 GB/s to it of 450 each way on a GH200 (Schieffer et al., Harnessing Integrated CPU-GPU System Memory for "
-    "HPC, ICPP 2024, arXiv 2407.07850)",
+    "from the host and 297 GB/s to it of 450 each way on a GH200 (Schieffer et al., Harnessing Integrated CPU-GPU System Memory "
+    "for HPC, ICPP 2024, arXiv 2407.07850)",
 }
 
 RANGES: Final = {
