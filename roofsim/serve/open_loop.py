@@ -290,7 +290,7 @@ class Places:
         """Return the variance of those that wait for room: they make no step longer, and come and go one by one."""
         squared, prompts = min(load.variation, 1.0) ** 2, float(self.prompts[-1])
         arriving = counted_bursts(load, float(self.numbers[-1])) + load.prompts_squared * prompts**2
-        return 0.5 * (arriving + squared * (1.0 - prompts) ** 2)
+        return float(0.5 * (arriving + squared * (1.0 - prompts) ** 2))
 
     def _beyond(self, load: Load, rate: float, full: float, last: float) -> tuple[Array, Array]:
         """Return the logarithms of the weights of 1, 2, ... requests that wait for room, and these numbers.

@@ -56,7 +56,7 @@ def test_the_estimate_is_that_of_the_same_server_step_by_step(arrivals, prompts)
 
 
 def test_sizing_takes_bursts_into_account():
-    target = {"ttft": "250ms", "tpot": "30ms"}
+    target: dict[str, Any] = {"ttft": "250ms", "tpot": "30ms"}
     usual, bursts, prompts = (
         roofsim.serve("llama3-8b", **BASE, **target, serving={"length_variation": 0.5, **more})
         for more in ({}, {"arrival_variation": 3.0}, {"prompt_variation": 1.5})
