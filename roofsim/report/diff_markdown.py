@@ -34,7 +34,7 @@ def plain_text(text: str) -> str:
     r"""Return a text as Markdown shows it unchanged.
 
     >>> plain_text("models/my_gpt.yaml|x")
-    'models/my\\\\_gpt.yaml\\\\|x'
+    'models/my\\_gpt.yaml\\|x'
     """
     return text.translate(_SPECIAL)
 
