@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from roofsim.errors import RoofsimError
-from roofsim.spec.catalog import resolve_name
+from roofsim.spec.catalog import Kind, resolve_name
 
 PAGE = Path(__file__).parents[2] / "docs/reference/names.md"
 ASKED: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -30,10 +30,10 @@ Without an answer:
 """
 
 
-def answered(kind: str, name: str) -> bool:
+def answered(kind: Kind, name: str) -> bool:
     """Tell whether the catalog knows a name."""
     try:
-        resolve_name(kind, name)  # type: ignore[arg-type]  # kinds of the file
+        resolve_name(kind, name)
     except RoofsimError:
         return False
     return True
