@@ -82,17 +82,18 @@ class _Net:
     def _input(self) -> Tensor:
         context, call, model = self.context, self.context.call, self.context.model
         b, batch = context.layers.b, call.batch
-        if model.inputs == "tokens":
-            length = 1.0 if call.phase == "decode" else call.length / call.shares.context  # type: ignore[operator]
-            return b.input("input_ids", batch, length, dtype=INT64)
-        if model.inputs in ("images", "volumes"):
-            sides = (call.length,) * (2 if model.inputs == "images" else 3)
-            return b.input("images", batch, context.size(model.in_channels), *sides)  # type: ignore[arg-type]
-        width = context.size(model.in_features)
+        if model.inputs == "tokens" and call.phase == "decode":
+            return b.input("input_ids", batch, 1.0, dtype=INT64)
         if model.inputs == "nodes":
             context.count_graphs(batch)
-            return b.input("node_features", batch * real(model.num_nodes), width)
-        return b.input("features", batch, call.length, width)  # type: ignore[arg-type]
+            return b.input("node_features", batch * real(model.num_nodes), context.size(model.in_features))
+        assert call.length is not None
+        if model.inputs == "tokens":
+            return b.input("input_ids", batch, call.length / call.shares.context, dtype=INT64)
+        if model.inputs in ("images", "volumes"):
+            sides = (call.length,) * (2 if model.inputs == "images" else 3)
+            return b.input("images", batch, context.size(model.in_channels), *sides)
+        return b.input("features", batch, call.length, context.size(model.in_features))
 
     # -- lists --------------------------------------------------------------------------------------------------
 
