@@ -5,10 +5,10 @@ Runs where torch, torchvision, transformers and diffusers are (not in roofsim's 
     python benchmarks/library/count_listed.py > tests/lower/listed_reference.csv
     python benchmarks/library/count_listed.py gemma3-4b-vision      # one row
 
-Models are built over fake CUDA tensors: shapes, types and storages, no values. `parameters` are those of the whole model, FLOPs
-those of one sample, as `FlopCounterMode` counts them: `products` of linear layers and convolutions, `attention` of attention kernels
-(whole score matrices). Of models with more than one input the row says what is counted: ``tower`` is the image part of a
-vision-language model. Last run: torch 2.14.1, torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1.
+Models are built over fake CUDA tensors: shapes, types and storages, no values. `parameters` are those of the whole
+model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of linear layers and convolutions,
+`attention` of attention kernels (whole score matrices). `part` says what of a model is counted: ``tower`` is the image
+part of a vision-language model. Last run: torch 2.14.1, torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models of the catalog that are listed layer by layer against the libraries' own code.
 
-listed_reference.csv is what benchmarks/library/count_listed.py counted: parameters of the whole model, FLOPs of one sample, or of the
-part of the model that the row names.
+listed_reference.csv is what benchmarks/library/count_listed.py counted: parameters of the whole model, FLOPs of one
+sample, or of the part of the model that the row names.
 """
 
 from __future__ import annotations
