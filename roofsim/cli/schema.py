@@ -31,7 +31,7 @@ Write = Annotated[
 
 
 def schema(*, what: What = None, write: Write = None) -> None:
-    """Print the JSON Schema of a file, for editors to complete and check it."""
+    """Print the JSON Schema of a file, for editors to complete and check it, or write those of all kinds of files."""
     if write is None:
         from roofsim.analyze.catalogs import json_schema
         from roofsim.report.tabular import to_json

@@ -7,6 +7,7 @@ import json
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -28,7 +29,7 @@ FOLDERS = {
     "model": "models",
 }
 #: Kind -> a file of the catalog, and ways to break it: a key path, and what stands there; None takes the key away.
-BROKEN = {
+BROKEN: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     "gpu": (
         "nvidia/h100-sxm5-80gb.yaml",
         [("name", None), ("memory.bandwith", "3 TB/s"), ("peak", "990 TFLOP/s"), ("tdp", -1), ("compute_units", "many")],
