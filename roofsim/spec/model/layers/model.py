@@ -189,10 +189,10 @@ class LayersModel(ModelSpec):
     def _stated(self, amounts: tuple[Any, ...]) -> tuple[str, ...]:
         """Return the sizes that amounts are made of in the end: those that are numbers."""
         names = dict.fromkeys(name for amount in amounts for name in names_in(amount))
-        found = [
+        ends = [
             self._stated((self.sizes[name],)) if isinstance(self.sizes.get(name), str) else (name,) for name in names
         ]
-        return tuple(dict.fromkeys(name for inner in found for name in inner))
+        return tuple(dict.fromkeys(name for end in ends for name in end))
 
     def _depth(self) -> int:
         """Return how often the outermost repeats run, all together; 1 without one."""
