@@ -15,7 +15,7 @@ const KEPT = 12;
 const back = document.querySelector('meta[name="roofsim-back"]').content;
 const backend = await import(back === "static" ? "./pyodide.js" : "./http.js");
 
-const state = { question: FIRST, options: {}, stash: {}, answered: null, answer: null, serial: 0, controller: null };
+const state = { catalog: null, question: FIRST, options: {}, stash: {}, answered: null, answer: null, serial: 0, controller: null };
 const kept = new Map();
 let page = null, turning = null, why = null;
 
@@ -46,7 +46,8 @@ function change(make, how) {
 function started(question) {
   const start = STARTS[question.verb];
   if (!start) return question;
-  let next = Object.keys(question.options).length ? question : { ...question, options: { ...start.options } };
+  const options = typeof start.options === "function" ? start.options(state.catalog) : start.options;
+  let next = Object.keys(question.options).length ? question : { ...question, options: { ...options } };
   for (const [key, value] of Object.entries(start.workload || {})) {
     if (at(next.scenario, ["workload", key]) === undefined) next = { ...next, scenario: put(next.scenario, ["workload", key], value) };
   }
@@ -333,6 +334,7 @@ async function start() {
     by("problem").hidden = false;
     return;
   }
+  state.catalog = catalog;
   by("version").textContent = `roofsim ${catalog.version}`;
   page = form({ catalog, change, readText });
   turning = sliders({

@@ -16,7 +16,7 @@ export const VERBS = [
   { name: "explain", title: "Why", about: "Where a figure comes from: down to ops, formulas, constants and their sources.", light: true },
 ];
 
-const PHASES = [["train", "Train step"], ["prefill", "Prefill"], ["decode", "Decode"], ["generate", "Generate"], ["forward", "Forward pass"]];
+const PHASES = [["train", "Train"], ["prefill", "Prefill"], ["decode", "Decode"], ["generate", "Generate"], ["forward", "Forward"]];
 const TRAINS = ["train"];
 const NOT_SERVE = (question) => question.verb !== "serve";
 const phase = (question) => (question.scenario.workload || {}).phase || "train";
@@ -109,8 +109,8 @@ export const FIRST = {
 
 /** What a verb needs that has no default, so that a change of the verb gives an answer and no error. */
 export const STARTS = {
-  compare: { options: { gpus: ["a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb", "l40s"] } },
-  plan: { options: { gpus: ["8"] } },
+  compare: { options: (catalog) => ({ gpus: ((catalog.usual || {}).cards || []).slice(0, 6) }) },
+  plan: { options: { gpus: 8 } },
   need: { options: { tokens_per_second: 10000 } },
   whatif: { options: { changes: ["memory.bandwidth=2x"] } },
   sweep: { options: { axes: ["batch_size=1..256:x2"] } },
@@ -122,7 +122,7 @@ export const STARTS = {
 export const SLIDERS = [
   { name: "batch", label: "Batch", path: (question) => ["workload", phase(question) === "train" ? "micro_batch_size" : "batch_size"], stops: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] },
   { name: "length", label: "Length", path: (question) => ["workload", { prefill: "prompt_length", decode: "context_length", generate: "output_length" }[phase(question)] || "sequence_length"], stops: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768] },
-  { name: "bandwidth", label: "Memory bandwidth", path: () => ["hardware", "override", "gpu.memory.bandwidth"], factor: true },
+  { name: "bandwidth", label: "Bandwidth", path: () => ["hardware", "override", "gpu.memory.bandwidth"], factor: true },
   { name: "compute", label: "Compute", path: () => ["hardware", "override", "gpu.peak"], factor: true },
   { name: "price", label: "Price", path: () => ["hardware", "override", "gpu.price.hourly"], factor: true },
 ];

@@ -50,7 +50,7 @@ export function form({ catalog, change, readText }) {
     },
     words: (field) => text(field, h("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder: field.hint || "" }),
       (value) => (Array.isArray(value) ? value.join(",") : plain(value)),
-      (written) => { const words = written.split(",").map((word) => word.trim()).filter(Boolean); return words.length ? words : undefined; }),
+      (written) => { const words = written.split(",").map(valueOf).filter((word) => word !== undefined); return words.length > 1 ? words : words[0]; }),
     lines: (field) => text(field, h("textarea", { rows: "3", spellcheck: "false" }),
       (value) => (Array.isArray(value) ? value.join("\n") : value && typeof value === "object" ? Object.entries(value).map(([key, one]) => `${key}=${Array.isArray(one) ? one.join(",") : one}`).join("\n") : plain(value)),
       (written) => { const lines = written.split("\n").map((line) => line.trim()).filter(Boolean); return lines.length ? lines : undefined; }),
@@ -70,10 +70,10 @@ export function form({ catalog, change, readText }) {
     segments: (field) => {
       const name = id("segment");
       const radios = field.choices.map(([value, shown]) => {
-        const radio = h("input", { type: "radio", name, value, id: id("radio"), onchange: () => set(field, value, "turned") });
-        return [radio, h("label", { for: radio.id }, shown)];
+        const radio = h("input", { type: "radio", name, value, onchange: () => set(field, value, "turned") });
+        return [radio, h("label", {}, radio, h("span", {}, shown))];
       });
-      const input = h("div", { class: "segments", role: "radiogroup" }, radios.flat());
+      const input = h("div", { class: "segments", role: "radiogroup" }, radios.map(([, label]) => label));
       return { input, group: true, show: () => { const value = held(field) || field.standard; radios.forEach(([radio]) => { radio.checked = radio.value === value; }); } };
     },
     card: (field) => {
@@ -176,10 +176,9 @@ export function form({ catalog, change, readText }) {
     return { ...group, element };
   });
   by("fields").replaceChildren(...groups.map((group) => group.element));
-  by("verbs").append(...VERBS.flatMap((verb) => {
-    const radio = h("input", { type: "radio", name: "verb", value: verb.name, id: id("verb"), form: "question", onchange: () => change((now) => ({ ...now, verb: verb.name }), "verb") });
-    return [radio, h("label", { for: radio.id, title: verb.about }, verb.title)];
-  }));
+  by("verbs").append(...VERBS.map((verb) => h("label", { title: verb.about },
+    h("input", { type: "radio", name: "verb", value: verb.name, form: "question", onchange: () => change((now) => ({ ...now, verb: verb.name }), "verb") }),
+    h("span", {}, verb.title))));
 
   function show(now) {
     question = now;

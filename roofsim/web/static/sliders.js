@@ -5,9 +5,15 @@ import { SLIDERS, FACTORS } from "./fields.js";
 
 const { written, three } = window.roofsimReport;
 /** Figures that move with a slider. */
-const FIGURES = ["step_time", "step_time_interval", "throughput.decode_tokens_per_second", "throughput.tokens_per_second", "throughput.samples_per_second",
-  "memory.peak", "memory.fits", "mfu", "bound", "cost.usd_per_million_tokens", "cost.usd_per_million_samples"];
+const CANDIDATES = ["step_time", "step_time_interval", "throughput.decode_tokens_per_second", "throughput.tokens_per_second", "throughput.samples_per_second",
+  "memory.peak", "memory.fits", "mfu", "bound"];
 const WRITE = { step_time: (value) => written(value, "s"), "memory.peak": (value) => written(value, "B"), mfu: (value) => `${three(100 * value)} %` };
+
+/** Return the figures of an answer that move with a slider. */
+function figuresOf(data) {
+  const costs = Object.keys(data.cost || {}).filter((key) => key.startsWith("usd_per_million_")).map((key) => `cost.${key}`);
+  return [...CANDIDATES, ...costs].filter((key) => (at(data, key.split(".")) ?? null) !== null);
+}
 
 /** Return a figure of a row as it is written; "" where it has none. */
 function shownAs(key, row) {
@@ -62,7 +68,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
   function turn(one) {
     const value = one.stops[one.input.value];
     one.output.textContent = labelled(one);
-    one.input.setAttribute("aria-valuetext", `${labelled(one)}${one.slider.factor ? "" : ""}`);
+    one.input.setAttribute("aria-valuetext", labelled(one));
     mark(one);
     const row = one.rows && one.rows[one.input.value];
     if (row) tell(one, row);
@@ -123,10 +129,11 @@ export function sliders({ holder, note, ask, moved, preview }) {
       one.output.textContent = labelled(one);
       one.input.setAttribute("aria-valuetext", labelled(one));
     }
+    const figures = figuresOf(answered.data);
     for (const one of made.filter((each) => !each.element.hidden)) {
       const path = one.slider.path(question).join(".");
       try {
-        const swept = await ask("sweep", { scenario: question.scenario, options: { axes: { [path]: one.stops }, figures: FIGURES }, html: false }, own.signal);
+        const swept = await ask("sweep", { scenario: question.scenario, options: { axes: { [path]: one.stops }, figures }, html: false }, own.signal);
         if (own.signal.aborted) return;
         const rows = swept.ok && swept.data && swept.data.rows;
         one.rows = rows && rows.length === one.stops.length ? rows : null;
