@@ -124,6 +124,6 @@ export const SLIDERS = [
   { name: "length", label: "Length", path: (question) => ["workload", { prefill: "prompt_length", decode: "context_length", generate: "output_length" }[phase(question)] || "sequence_length"], stops: [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768] },
   { name: "bandwidth", label: "Bandwidth", path: () => ["hardware", "override", "gpu.memory.bandwidth"], factor: true },
   { name: "compute", label: "Compute", path: () => ["hardware", "override", "gpu.peak"], factor: true },
-  { name: "price", label: "Price", path: () => ["hardware", "override", "gpu.price.hourly"], factor: true },
+  { name: "price", label: "Price", path: () => ["hardware", "override", "gpu.price.hourly"], factor: true, draws: "cost.usd_per_million" },
 ];
 export const FACTORS = ["0.25x", "0.5x", "0.75x", "1x", "1.25x", "1.5x", "2x", "3x", "4x"];

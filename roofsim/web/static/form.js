@@ -88,14 +88,14 @@ export function form({ catalog, change, readText }) {
         const many = count.value.trim();
         count.value = "";
         made.set("");
-        set(field, [...(held(field) || []), many && many !== "1" ? `${many}x${value}` : value]);
+        set(field, [...[held(field) ?? []].flat(), many && many !== "1" ? `${many}x${value}` : value]);
       };
       const made = picker({ label: "Cards", entries: () => cards, more: aboutCard, take: (value) => { if (value) { add(value); setTimeout(() => made.set(""), 0); } }, hint: "Add a card" });
       const holder = h("div", { class: "cards" }, chips, h("div", { class: "adder" }, count, h("span", { "aria-hidden": "true" }, "×"), made.field));
       return {
         input: made.input,
         holder,
-        show: () => chips.replaceChildren(...(held(field) || []).map((name, place, all) => h("li", {}, h("span", {}, String(name)),
+        show: () => chips.replaceChildren(...[held(field) ?? []].flat().map((name, place, all) => h("li", {}, h("span", {}, String(name)),
           h("button", { type: "button", "aria-label": `Remove ${name}`, onclick: () => { set(field, all.filter((_, other) => other !== place)); made.input.focus(); } }, "×")))),
       };
     },
@@ -112,7 +112,7 @@ export function form({ catalog, change, readText }) {
     const hint = ["lines", "cards"].includes(field.kind) && field.hint ? h("p", { class: "quiet", id: id("hint") }, field.hint) : null;
     const described = hint ? hint.id : null;
     if (described) made.input.setAttribute("aria-describedby", described);
-    const row = h("div", { class: `field${field.wide || field.kind === "cards" ? " wide" : ""}`, "data-key": keyOf(field) }, label, made.holder || made.input, made.beside, hint, error);
+    const row = h("div", { class: `field${field.wide || field.kind === "cards" ? " span" : ""}`, "data-key": keyOf(field) }, label, made.holder || made.input, made.beside, hint, error);
     const whole = { field, row, error, described, ...made };
     fields.push(whole);
     return row;
@@ -137,7 +137,7 @@ export function form({ catalog, change, readText }) {
     const own = h("p", { class: "quiet", hidden: true });
     const error = h("div", { class: "error", id: id("error"), hidden: true });
     const label = h("label", { for: made.input.id, class: "vh" }, "Model");
-    const row = h("div", { class: "field wide", "data-key": "model" }, label, made.field, h("div", { class: "filters" }, family, size), own, error);
+    const row = h("div", { class: "field span", "data-key": "model" }, label, made.field, h("div", { class: "filters" }, family, size), own, error);
     const show = () => {
       const model = question.scenario.model;
       const described = model !== null && typeof model === "object";
@@ -157,7 +157,7 @@ export function form({ catalog, change, readText }) {
     const use = async () => say(await readText(area.value, "pasted"));
     file.addEventListener("change", async () => { if (file.files[0]) { const [one] = file.files; area.value = ""; say(await readText(await one.text(), one.name)); file.value = ""; } });
     const details = h("details", { class: "paste", id: "paste" }, h("summary", {}, "Paste or drop a model or scenario"),
-      h("div", { class: "field wide" }, h("label", { for: area.id }, "A config.json, YAML, a launch command or a capture"), area,
+      h("div", { class: "field span" }, h("label", { for: area.id }, "A config.json, YAML, a launch command or a capture"), area,
         h("p", { class: "quiet", id: "paste-hint" }, "It is read as text. A file may be dropped anywhere on the page."), said,
         h("div", { class: "buttons" }, h("button", { type: "button", onclick: use }, "Read it"),
           h("button", { type: "button", onclick: () => file.click() }, "Choose a file"),
@@ -186,13 +186,41 @@ export function form({ catalog, change, readText }) {
     by("about").textContent = VERBS.find((verb) => verb.name === now.verb).about;
     for (const each of fields) {
       each.row.hidden = Boolean(each.field.when) && !each.field.when(now);
-      each.show();
+      if (!each.row.hidden) each.show();
     }
+    showRest(now);
     for (const group of groups) {
       const rows = fields.filter((each) => each.field.group === group.name);
       if (group.name !== "model") group.element.hidden = rows.every((each) => each.row.hidden);
       if (group.folded && rows.some((each) => !each.row.hidden && held(each.field) !== undefined)) group.element.open = true;
     }
+  }
+
+  /** Return the keys of the scenario that no field shows, with their values: what a slider or a pasted file has set. */
+  function unshown(scenario) {
+    const covered = new Set(fields.filter((each) => each.field.path && !each.row.hidden).map((each) => each.field.path.join(".")));
+    const found = [];
+    for (const [section, held] of Object.entries(scenario)) {
+      if (section === "model") continue;
+      if (held === null || typeof held !== "object" || Array.isArray(held)) { found.push([[section], held]); continue; }
+      for (const [key, value] of Object.entries(held)) {
+        if (covered.has(`${section}.${key}`)) continue;
+        if (key === "override" && value !== null && typeof value === "object") found.push(...Object.entries(value).map(([name, one]) => [[section, key, name], one]));
+        else found.push([[section, key], value]);
+      }
+    }
+    return found;
+  }
+  const rest = h("ul", { class: "chips" });
+  const restRow = h("div", { class: "rest", hidden: true }, h("span", { class: "label quiet" }, "Also in the question"), rest);
+  groups.find((group) => group.name === "hardware").element.querySelector(".grid").append(restRow);
+  function showRest(now) {
+    const found = unshown(now.scenario);
+    restRow.hidden = found.length === 0;
+    rest.replaceChildren(...found.map(([path, value]) => {
+      const text = `${path.at(-1)}: ${plain(value).slice(0, 60)}`;
+      return h("li", {}, h("span", {}, text), h("button", { type: "button", "aria-label": `Remove ${text}`, onclick: () => { change((one) => ({ ...one, scenario: put(one.scenario, path, undefined) })); by("ask").focus(); } }, "×"));
+    }));
   }
 
   /** Mark the field that an error is about; return whether there is one. */
@@ -212,7 +240,7 @@ export function form({ catalog, change, readText }) {
     found.error.replaceChildren(h("p", {}, error.message), near(error, (value) => {
       if (found.field.option === "gpus" && found.field.kind === "cards") {
         const wrong = String(error.found ?? "");
-        const list = (question.options.gpus || []).map(String);
+        const list = [question.options.gpus ?? []].flat().map(String);
         const place = list.findIndex((one) => one === wrong || (wrong && one.includes(wrong)));
         set(found.field, place < 0 ? [...list, value] : list.map((one, other) => (other === place ? value : one)));
       } else if (found.field.kind === "lines" || found.field.kind === "words") {

@@ -4,6 +4,7 @@ import { h, at, put, id } from "./dom.js";
 import { SLIDERS, FACTORS } from "./fields.js";
 
 const { written, three } = window.roofsimReport;
+const REST = "Move one: its effect shows at once, the whole answer a moment later. The lines show the step time, of the price the cost.";
 /** Figures that move with a slider. */
 const CANDIDATES = ["step_time", "step_time_interval", "throughput.decode_tokens_per_second", "throughput.tokens_per_second", "throughput.samples_per_second",
   "memory.peak", "memory.fits", "mfu", "bound"];
@@ -85,10 +86,11 @@ export function sliders({ holder, note, ask, moved, preview }) {
     preview((key) => shownAs(key, row), row);
   }
 
-  // The course of the step time along the stops, on a scale of orders of magnitude.
+  // The course of the step time (of a price: of the cost) along the stops, on a scale of orders of magnitude.
   function draw(one) {
     one.drawing.replaceChildren();
-    const values = (one.rows || []).map((row) => (row.feasible && row.step_time > 0 ? Math.log(row.step_time) : null));
+    const figure = (row) => row[one.slider.draws ? Object.keys(row).find((key) => key.startsWith(one.slider.draws)) : "step_time"];
+    const values = (one.rows || []).map((row) => (row.feasible && figure(row) > 0 ? Math.log(figure(row)) : null));
     const known = values.filter((value) => value !== null);
     if (known.length < 2) return;
     const low = Math.min(...known), high = Math.max(...known, low + Math.log(2));
@@ -100,13 +102,12 @@ export function sliders({ holder, note, ask, moved, preview }) {
   }
   function mark(one) {
     const point = one.points && one.points[one.input.value];
-    let dot = one.drawing.querySelector("rect");
-    if (!point) { if (dot) dot.remove(); return; }
-    if (!dot) { dot = document.createElementNS("http://www.w3.org/2000/svg", "rect"); one.drawing.append(dot); }
-    dot.setAttribute("x", (point[0] - 0.9).toFixed(1));
-    dot.setAttribute("y", "0");
-    dot.setAttribute("width", "1.8");
-    dot.setAttribute("height", "24");
+    let line = one.drawing.querySelector("line");
+    if (!point) { if (line) line.remove(); return; }
+    if (!line) { line = document.createElementNS("http://www.w3.org/2000/svg", "line"); one.drawing.append(line); }
+    for (const end of ["x1", "x2"]) line.setAttribute(end, point[0].toFixed(1));
+    line.setAttribute("y1", "0");
+    line.setAttribute("y2", "24");
   }
 
   /** Show the sliders at what an answer was asked with, and fetch their arrays. */
@@ -114,7 +115,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
     stop();
     question = asked;
     answer = answered;
-    note.textContent = "";
+    note.textContent = REST;
     const own = new AbortController();
     controller = own;
     for (const one of made) {
