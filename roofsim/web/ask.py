@@ -96,7 +96,7 @@ def _shown(
         verb=verb,
         command=command_of(verb, document.data, options),
         scenario=document.data,
-        arguments=options,
+        arguments=options | answered.arguments,
         **answered.shown,
     )
     shown: dict[str, Any] = {

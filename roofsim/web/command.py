@@ -104,8 +104,6 @@ def _flagged(option: Taken, value: Any) -> Iterator[str]:
     elif option.form == "amounts":
         for name, amount in value.items():
             yield from (option.flag, f"{name}={amount}")
-    elif option.form == "texts" and option.joined:
-        yield from (option.flag, ",".join(map(str, value)))
     else:
         for one in value if isinstance(value, list) else [value]:
             yield from (option.flag, str(one))

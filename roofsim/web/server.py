@@ -19,7 +19,7 @@ from roofsim.records import dataclass
 from roofsim.web.answers import raw_json, refusal
 from roofsim.web.ask import CATALOG, VERBS
 from roofsim.web.guards import Guard, GuardedApp
-from roofsim.web.workers import BusyError, LateError, LostError, WorkerPool
+from roofsim.web.workers import COMMAND, BusyError, LateError, LostError, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 LARGEST_REQUEST: Final = 4 * 2**20
 #: Seconds in which all of a request has to be there.
 _SENDING: Final = 20.0
-#: Questions that wait for a worker.
-WAITING: Final = 8
 #: Answers that are kept, and the longest of them.
 _KEPT: Final = 128
 _LARGEST_KEPT: Final = 2 * 2**20
@@ -50,11 +48,17 @@ class Serving:
         What requests must bring.
     workers, limit
         Processes that answer, and the seconds that each answer may take.
+    waiting
+        Questions that may wait for a process.
+    command
+        What starts a process that answers.
     """
 
     guard: Guard
     workers: int = 2
     limit: float = 60.0
+    waiting: int = 8
+    command: tuple[str, ...] = COMMAND
 
 
 @dataclass(frozen=True)
@@ -72,19 +76,23 @@ class StaticFile:
 
 def static_files() -> dict[str, StaticFile]:
     """Return the files of the page by name; nothing else has one."""
-    return dict(_below(files("roofsim.web") / _FOLDER, ""))
+    look = files("roofsim.report.html") / "templates" / "page.css"  # that of reports, whose sections the page shows
+    own = StaticFile(look.read_bytes(), _TYPES[".css"])
+    return {"page.css": own, **_below(files("roofsim.web") / _FOLDER, "")}
 
 
-def _below(folder: Traversable, prefix: str) -> Any:
+def _below(folder: Traversable, prefix: str) -> dict[str, StaticFile]:
+    found: dict[str, StaticFile] = {}
     for each in folder.iterdir():
         if getattr(each, "is_symlink", lambda: False)():
             continue
         if each.is_dir():
-            yield from _below(each, f"{prefix}{each.name}/")
+            found |= _below(each, f"{prefix}{each.name}/")
         elif each.is_file():
             ending = each.name[each.name.rfind(".") :]
             kind = _TYPES.get(ending) or mimetypes.guess_type(each.name)[0] or "application/octet-stream"
-            yield f"{prefix}{each.name}", StaticFile(each.read_bytes(), kind)
+            found[f"{prefix}{each.name}"] = StaticFile(each.read_bytes(), kind)
+    return found
 
 
 class PageServer:
@@ -93,7 +101,7 @@ class PageServer:
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.files = static_files()
-        self.pool = WorkerPool(serving.workers, serving.limit, WAITING)
+        self.pool = WorkerPool(serving.workers, serving.limit, serving.waiting, serving.command)
         self.kept: Kept[tuple[int, bytes]] = Kept(_KEPT)
 
     @asynccontextmanager

@@ -12,6 +12,8 @@ import signal
 import sys
 from typing import IO, Any, Final
 
+from roofsim.web.confined import confine
+
 LENGTH: Final = 4
 READY: Final = b"ready"
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
@@ -71,6 +73,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
     warm()
+    confine()
     said.write(framed(READY))
     said.flush()
     while (message := _message(asked)) is not None:
