@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+
+if TYPE_CHECKING:
+    from roofsim.spec.reading.source import Document
 
 #: How the text of a launch command, or of a script of one, begins or goes on: a program, and flags behind it.
 _COMMAND: Final = re.compile(r"(?:^|\s)--?[A-Za-z][\w.-]*(?:[ =]|\\?$)", re.MULTILINE)
@@ -37,7 +41,9 @@ def read_pasted(request: dict[str, Any]) -> dict[str, Any]:
     name = re.split(r"[\\/]", name)[-1][:_LONGEST] or _PASTED
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise SpecError(Problem("is empty; expected a scenario, a config.json, a captured program or a command", Place(name)))
+        raise SpecError(
+            Problem("is empty; expected a scenario, a config.json, a captured program or a command", Place(name))
+        )
     if is_command(text):
         return _launch(text, name)
     return _described(text, name)
@@ -80,10 +86,9 @@ def _described(text: str, name: str) -> dict[str, Any]:
         message = f"expected a mapping of keys to values; got {type(document.data).__name__}"
         raise SpecError(Problem(message, document.place(())))
     kind = "capture" if is_capture(document.data) else "huggingface" if is_configuration(document.data) else "scenario"
-    if kind == "huggingface":
-        if "model_type" not in document.data:
-            hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
-            raise SpecError(Problem("describes no model", document.place(()), "", hint))
+    if kind == "huggingface" and "model_type" not in document.data:
+        hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
+        raise SpecError(Problem("describes no model", document.place(()), "", hint))
     document = load_scenario(document, {})
     if kind != "scenario":
         from roofsim.importers.any_model import import_model
@@ -92,7 +97,29 @@ def _described(text: str, name: str) -> dict[str, Any]:
     return _of(document.data, kind, [])
 
 
+def with_files(document: Document) -> dict[str, Any]:
+    """Return a scenario with what its model names by a file in the place of the name; for the user's own command alone.
+
+    Raises
+    ------
+    SpecError
+        For a file that cannot be read.
+    """
+    from roofsim.spec.naming import named_file
+    from roofsim.spec.reading.json_text import read_json
+    from roofsim.spec.reading.source import is_folder, read_yaml
+
+    data: dict[str, Any] = document.data
+    model = data.get("model")
+    file = named_file(model, (Path(), Path(document.source).parent)) if isinstance(model, str) else None
+    if file is None:
+        return data
+    file = file / "config.json" if is_folder(file) else file
+    return data | {"model": read_json(file) if file.suffix.lower() == ".json" else read_yaml(file).data}
+
+
 def _of(scenario: dict[str, Any], kind: str, notes: list[str], **more: Any) -> dict[str, Any]:
     from roofsim.report.html.asked import yaml_of
+    from roofsim.web.command import stated
 
-    return {"scenario": scenario, "yaml": yaml_of(scenario), "kind": kind, "notes": notes, **more}
+    return {"scenario": scenario, "yaml": yaml_of(stated(scenario)), "kind": kind, "notes": notes, **more}

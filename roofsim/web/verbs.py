@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from roofsim.spec.reading.source import Document
 
@@ -89,9 +88,7 @@ def _sweep(document: Document, options: Options) -> VerbAnswer:
     table = sweep_document(document, options["axes"], answer, import_model, figures=wanted)
     if not table.feasible.any():
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
-    return VerbAnswer(
-        answer=table, data=table.to_dict(), arguments={"figures": wanted}, shown={"figures": figures}
-    )
+    return VerbAnswer(answer=table, data=table.to_dict(), arguments={"figures": wanted}, shown={"figures": figures})
 
 
 def _plan(document: Document, options: Options) -> VerbAnswer:
@@ -100,10 +97,15 @@ def _plan(document: Document, options: Options) -> VerbAnswer:
     from roofsim.search.planning.plan import plan_asked
     from roofsim.serve.target import read_target
 
-    named = (options.get(name) for name in ("gpus", "gpu"))
-    objective, constraints, axes = (options.get(name, usual) for name, usual in _OBJECTIVES.items())
     asked = PlanRequest.of(
-        *named, objective, constraints, axes, options.get("fixed", ()), shown="--", also=options.get("also", ())
+        options.get("gpus"),
+        options.get("gpu"),
+        options.get("objective", "step_time"),
+        options.get("constraints", ()),
+        options.get("axes"),
+        options.get("fixed", ()),
+        shown="--",
+        also=options.get("also", ()),
     )
     target = read_target(*(options.get(name) for name in _BOUNDS), shown="--")
     top = options.get("top", TOP)
@@ -156,7 +158,6 @@ def _function(name: str) -> Callable[[Document, Options], VerbAnswer]:
 _BOUNDS: Final = ("ttft", "tpot", "percentile")
 #: Servers that are shown of a search.
 _SERVERS: Final = 10
-_OBJECTIVES: Final[dict[str, Any]] = {"objective": "step_time", "constraints": (), "axes": None}
 
 #: Verb -> what answers it, with the places that the command line names.
 ANSWERED: Final[dict[str, Callable[[Document, Options], VerbAnswer]]] = {

@@ -30,14 +30,15 @@ def framed(message: bytes) -> bytes:
 
 def answered(message: bytes) -> bytes:
     """Return the answer to a question, both as messages."""
+    from roofsim.errors import SpecError
     from roofsim.spec.reading.json_text import parse_json
     from roofsim.web.ask import ask
     from roofsim.web.problems import error_document
 
     verb, _, body = message.partition(b"\0")
     try:
-        request = parse_json(body.decode("utf-8"), "request")
-    except Exception as error:  # noqa: BLE001  # of whatever form a body is
+        request = parse_json(body.decode("utf-8", errors="replace"), "request")
+    except SpecError as error:
         answer = error_document(error)
     else:
         answer = ask(verb.decode("ascii", "replace"), request)

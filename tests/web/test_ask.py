@@ -87,7 +87,9 @@ def test_the_python_of_an_answer_gives_it_again(question, tmp_path, monkeypatch)
     data = given.rows if verb == "memory" and hasattr(given, "view") else given.to_dict()
     stated = answer["data"][0] if verb == "memory" and not hasattr(given, "view") else answer["data"]
     if verb == "advise":  # names its jobs by how they were given
-        data, stated = ({key: value for key, value in each.items() if key in ("verdict", "limits")} for each in (data, stated))
+        data, stated = (
+            {key: value for key, value in each.items() if key in ("verdict", "limits")} for each in (data, stated)
+        )
     assert timeless(json.loads(json.dumps(data))) == timeless(json.loads(json.dumps(stated)))
 
 
@@ -211,7 +213,10 @@ def test_a_request_of_another_form_is_refused_in_words(verb, request_):
 # -- no file of this machine ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["scenario.yaml", "./net", "/etc/passwd", "../secret.yaml", "~/net.yaml", "config.json", "a/b/../../secret.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["scenario.yaml", "./net", "/etc/passwd", "../secret.yaml", "~/net.yaml", "config.json", "a/b/../../secret.json"],
+)
 @pytest.mark.parametrize("form", ["{}", "model: {}", "model: {{inherits: {}}}"])
 def test_no_scenario_names_a_file(name, form, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
@@ -237,7 +242,16 @@ def test_a_folder_of_a_name_with_an_organisation_is_not_looked_at(tmp_path, monk
     "scenario",
     [
         {"model": "gpt2-124m", "hardware": {"calibration": "/etc/passwd"}},
-        {"model": {"family": "captured", "name": "x", "file": "/etc/passwd", "digest": "0", "trains": True, "batches": [1]}},
+        {
+            "model": {
+                "family": "captured",
+                "name": "x",
+                "file": "/etc/passwd",
+                "digest": "0",
+                "trains": True,
+                "batches": [1],
+            }
+        },
         {"model": "gpt2-124m", "hardware": {"gpu": "/etc/passwd"}},
         {"model": "gpt2-124m", "hardware": {"system": "../../etc/passwd"}},
         {"model": "gpt2-124m", "workload": {"engine": "/etc/passwd"}},
@@ -276,7 +290,14 @@ def test_bombs_are_refused():
     for _ in range(200):
         nested = {"model": nested}
     wide = {"model": {f"k{n}": n for n in range(60_000)}}
-    for scenario in (deep, bomb, nested, wide, "model: !!python/object/apply:os.system [ls]\n", "model: !include /etc/passwd\n"):
+    for scenario in (
+        deep,
+        bomb,
+        nested,
+        wide,
+        "model: !!python/object/apply:os.system [ls]\n",
+        "model: !include /etc/passwd\n",
+    ):
         answer = ask("run", {"scenario": scenario})
         assert not answer["ok"]
         assert "defect" not in answer["error"]["message"], answer["error"]["message"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -17,7 +16,12 @@ from roofsim.web.server import LARGEST_REQUEST, Serving, application, static_fil
 
 TOY = (sys.executable, str(Path(__file__).with_name("toy_worker.py")))
 SECRET = "the-token-of-this-server"
-GOOD = {TOKEN: SECRET, "content-type": "application/json", "origin": "http://127.0.0.1:8765", "sec-fetch-site": "same-origin"}
+GOOD = {
+    TOKEN: SECRET,
+    "content-type": "application/json",
+    "origin": "http://127.0.0.1:8765",
+    "sec-fetch-site": "same-origin",
+}
 BASE = "http://127.0.0.1:8765"
 
 
@@ -29,7 +33,11 @@ def client():
 
 
 def ask(client, verb="run", body=None, **headers):
-    given = {key: value for key, value in (GOOD | {name.replace("_", "-"): one for name, one in headers.items()}).items() if value}
+    given = {
+        key: value
+        for key, value in (GOOD | {name.replace("_", "-"): one for name, one in headers.items()}).items()
+        if value
+    }
     return client.post(f"/api/{verb}", content=json.dumps(body or {}), headers=given)
 
 
@@ -69,7 +77,13 @@ def test_names_of_this_machine_pass(client, host):
 
 
 def test_every_answer_says_what_a_browser_must_not_do(client):
-    answers = [client.get("/"), client.get("/static/index.html"), client.get("/none"), ask(client), client.get("/", headers={"host": "evil.example"})]
+    answers = [
+        client.get("/"),
+        client.get("/static/index.html"),
+        client.get("/none"),
+        ask(client),
+        client.get("/", headers={"host": "evil.example"}),
+    ]
     for answer in answers:
         for name, value in HEADERS.items():
             assert name == "cache-control" or answer.headers[name] == value
@@ -84,7 +98,19 @@ def test_every_answer_says_what_a_browser_must_not_do(client):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", "evil@localhost", "192.168.1.5:8765", "localhost/x", "", "0.0.0.0:8765", "[::1", "localhost:x"],
+    [
+        "evil.example",
+        "evil.example:8765",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "evil@localhost",
+        "192.168.1.5:8765",
+        "localhost/x",
+        "",
+        "0.0.0.0:8765",
+        "[::1",
+        "localhost:x",
+    ],
 )
 def test_a_name_that_somebody_pointed_here_is_refused(client, host):
     assert client.get("/", headers={"host": host}).status_code == 403
@@ -125,7 +151,9 @@ def test_two_tokens_or_hosts_are_none(client):
 
 def test_another_origin_cannot_load_the_files_or_the_catalog(client):
     for path in ("/static/index.html", "/api/catalog"):
-        assert client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
+        assert (
+            client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
+        )
         assert client.get(path, headers={"sec-fetch-site": "same-origin"}).status_code == 200
     # A link to the page may be followed from anywhere; what it shows cannot be read from there.
     linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
@@ -140,7 +168,11 @@ def test_questions_are_posted(client, method):
 
 
 def test_a_preflight_allows_nothing(client):
-    asked = {"origin": "http://evil.example", "access-control-request-method": "POST", "access-control-request-headers": TOKEN}
+    asked = {
+        "origin": "http://evil.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": TOKEN,
+    }
     answer = client.options("/api/run", headers=asked)
     assert answer.status_code == 403
     assert not [name for name in answer.headers if name.startswith("access-control")]
@@ -148,7 +180,18 @@ def test_a_preflight_allows_nothing(client):
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/server.py", "/static//etc/passwd", "/static/%2fetc%2fpasswd", "/static/..%5cserver.py", "/static/", "/static/index.html%00.js", "/etc/passwd", "/api/../../etc/passwd"],
+    [
+        "/static/../server.py",
+        "/static/..%2fserver.py",
+        "/static/%2e%2e/server.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/..%5cserver.py",
+        "/static/",
+        "/static/index.html%00.js",
+        "/etc/passwd",
+        "/api/../../etc/passwd",
+    ],
 )
 def test_no_path_leads_out_of_the_files_of_the_page(client, path):
     answer = client.get(path)
@@ -164,7 +207,9 @@ def test_a_link_among_the_files_is_none_of_them(tmp_path, monkeypatch):
     (tmp_path / "static" / "index.html").write_text("<p>", encoding="utf-8")
     (tmp_path / "static" / "passwd.css").symlink_to("/etc/passwd")
     (tmp_path / "static" / "etc").symlink_to("/etc", target_is_directory=True)
-    monkeypatch.setattr(roofsim.web.server, "files", lambda name: tmp_path if name == "roofsim.web" else Path("roofsim/report/html"))
+    monkeypatch.setattr(
+        roofsim.web.server, "files", lambda name: tmp_path if name == "roofsim.web" else Path("roofsim/report/html")
+    )
     assert set(static_files()) == {"page.css", "index.html"}
 
 
