@@ -249,8 +249,8 @@ VERBS: Final = {
     ),
     "web": Verb(
         "roofsim.cli.web:web",
-        "Open a page that asks, answers and shows all of this, served from this machine to itself.",
-        ("roofsim web", "roofsim web --open", "roofsim web --port 0 --limit 120 --workers 4"),
+        "Open a page in the browser that asks, answers and shows, served from this machine to itself.",
+        ("roofsim web --open", "roofsim web gpt.yaml --port 0", "roofsim web --folder . --limit 120 --workers 4"),
     ),
     "calibrate": Verb(
         "roofsim.cli.calibrate:VERBS",

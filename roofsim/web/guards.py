@@ -86,6 +86,10 @@ class Guard:
             return "the token of the page is missing or old: load the page again"
         return None
 
+    def may_see(self, headers: dict[str, str], cookies: dict[str, str]) -> bool:
+        """Tell whether the page itself may be shown: to this machine always, to others with the token."""
+        return not self.open_to_others or self.is_token(headers.get(TOKEN, "") or cookies.get(COOKIE, ""))
+
     def is_token(self, given: str) -> bool:
         """Tell whether a text is the token, in a time that says nothing about it."""
         return hmac.compare_digest(given.encode(), self.token.encode())

@@ -25,18 +25,15 @@ class Taken:
     name
         What the Python function calls it.
     form
-        ``text`` (a text or a number), ``number``, ``whole``, ``switch``, ``texts`` (one or several), ``axes`` (key -> values) or
-        ``amounts`` (name -> a text or a number).
+        ``text`` (a text or a number), ``number``, ``whole``, ``switch``, ``texts`` (one or several), ``joined`` (the same, in
+        one text with commas), ``axes`` (key -> values) or ``amounts`` (name -> a text or a number).
     flag
         What the command line calls it; without one its texts stand alone.
-    joined
-        Whether several values stand behind one flag, with commas between them.
     """
 
     name: str
     form: str
     flag: str | None
-    joined: bool = False
 
 
 _BOUNDS: Final = (
@@ -72,11 +69,11 @@ TAKEN: Final[dict[str, tuple[Taken, ...]]] = {
     ),
     "sweep": (
         Taken("axes", "axes", "--axis"),
-        Taken("figures", "texts", "--figure", joined=True),
+        Taken("figures", "joined", "--figure"),
     ),
     "plan": (
-        Taken("gpus", "texts", "--gpus", joined=True),
-        Taken("gpu", "texts", "--gpu", joined=True),
+        Taken("gpus", "joined", "--gpus"),
+        Taken("gpu", "joined", "--gpu"),
         Taken("objective", "text", "--objective"),
         Taken("constraints", "texts", "--constraint"),
         Taken("axes", "axes", "--axis"),
@@ -171,6 +168,10 @@ def _texts(value: Any, shown: str) -> list[Any]:
     return [_text(one, shown) for one in given]
 
 
+def _joined(value: Any, shown: str) -> str:
+    return ",".join(map(str, _texts(value, shown)))
+
+
 def _axes(value: Any, shown: str) -> Any:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         from roofsim.search.written_axes import read_written_axes
@@ -200,6 +201,7 @@ _FORMS: Final = {
     "whole": _whole,
     "switch": _switch,
     "texts": _texts,
+    "joined": _joined,
     "axes": _axes,
     "amounts": _amounts,
 }

@@ -12,6 +12,8 @@ import signal
 import sys
 from typing import IO, Any, Final
 
+from roofsim.web.confined import confine
+
 LENGTH: Final = 4
 READY: Final = b"ready"
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
@@ -28,14 +30,15 @@ def framed(message: bytes) -> bytes:
 
 def answered(message: bytes) -> bytes:
     """Return the answer to a question, both as messages."""
+    from roofsim.errors import SpecError
     from roofsim.spec.reading.json_text import parse_json
     from roofsim.web.ask import ask
     from roofsim.web.problems import error_document
 
     verb, _, body = message.partition(b"\0")
     try:
-        request = parse_json(body.decode("utf-8"), "request")
-    except Exception as error:  # noqa: BLE001  # of whatever form a body is
+        request = parse_json(body.decode("utf-8", errors="replace"), "request")
+    except SpecError as error:
         answer = error_document(error)
     else:
         answer = ask(verb.decode("ascii", "replace"), request)
@@ -71,6 +74,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
     warm()
+    confine()
     said.write(framed(READY))
     said.flush()
     while (message := _message(asked)) is not None:

@@ -285,10 +285,10 @@ async function take(button) {
   button.disabled = true;
   button.textContent = "Writing the report";
   const question = state.answered;
-  const answer = await backend.ask(question.verb, { ...request(question), report: true }, {}).catch((error) => ({ ok: false, error }));
+  const answer = await backend.ask(question.verb, { ...request(question), html: "page" }, {}).catch((error) => ({ ok: false, error }));
   button.disabled = false;
   button.textContent = name;
-  if (answer.ok && answer.report) answers.download(`roofsim-${question.verb}.html`, answer.report, "text/html");
+  if (answer.ok && answer.html) answers.download(`roofsim-${question.verb}.html`, answer.html, "text/html");
   else wrong(answer.ok ? { message: "No report came back.", server: true } : answer.error, "report");
 }
 
