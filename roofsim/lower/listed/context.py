@@ -54,6 +54,10 @@ class Context:
         """Return what an amount of a block comes to."""
         return worked_out(amount, self.sizes)
 
+    def each(self, given: Any) -> Real | tuple[Real, ...]:
+        """Return one size, or one for each dimension."""
+        return tuple(map(self.size, given)) if isinstance(given, tuple) else self.size(given)
+
     def count(self, amount: Any) -> float:
         """Return a number that decides structure."""
         return float(settled(self.size(amount)))

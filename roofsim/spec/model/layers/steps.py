@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers
+from roofsim.spec.model.layers import blocks, graphs, mixers, shapes
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
@@ -104,10 +104,11 @@ class Step(Strict):
     global_average: blocks.OfMapsBlock | None = None
     upsample: blocks.UpsampleBlock | Amount | None = None
     squeeze_excite: blocks.SqueezeExciteBlock | Amount | None = None
-    patches: blocks.PatchesBlock | None = None
-    transpose: blocks.TransposeBlock | None = None
-    flatten: blocks.FlattenBlock | None = None
-    fold: blocks.FoldBlock | Amount | None = None
+    patches: shapes.PatchesBlock | None = None
+    transpose: shapes.TransposeBlock | tuple[Amount, ...] | None = None
+    slice: shapes.SliceBlock | Amount | None = None
+    flatten: shapes.FlattenBlock | None = None
+    fold: shapes.FoldBlock | Amount | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.PositionlessBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -185,10 +186,11 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "global_average": blocks.OfMapsBlock,
     "upsample": blocks.UpsampleBlock,
     "squeeze_excite": blocks.SqueezeExciteBlock,
-    "patches": blocks.PatchesBlock,
-    "transpose": blocks.TransposeBlock,
-    "flatten": blocks.FlattenBlock,
-    "fold": blocks.FoldBlock,
+    "patches": shapes.PatchesBlock,
+    "transpose": shapes.TransposeBlock,
+    "slice": shapes.SliceBlock,
+    "flatten": shapes.FlattenBlock,
+    "fold": shapes.FoldBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.PositionlessBlock,
     "embedding": blocks.EmbeddingBlock,
