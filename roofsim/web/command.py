@@ -14,7 +14,7 @@ from roofsim.web.options import TAKEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from roofsim.web.options import Taken
+    from roofsim.web.options import VerbOption
 
 #: What the scenario is saved as where no flags say it.
 FILE: Final = "scenario.yaml"
@@ -101,7 +101,7 @@ def _alone(value: Any) -> list[str]:
     return [str(one) for one in (value if isinstance(value, list) else [value])]
 
 
-def _flagged(option: Taken, value: Any) -> Iterator[str]:
+def _flagged(option: VerbOption, value: Any) -> Iterator[str]:
     """Yield the words of an option."""
     assert option.flag is not None
     if option.form == "switch":

@@ -35,7 +35,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guard:
+class PageGuard:
     """What requests must bring.
 
     Attributes
@@ -118,7 +118,7 @@ def _is_address(name: str) -> bool:
 class GuardedApp:
     """An application behind a guard."""
 
-    def __init__(self, app: App, guard: Guard) -> None:
+    def __init__(self, app: App, guard: PageGuard) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

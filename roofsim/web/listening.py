@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
-from roofsim.web.guards import Guard
+from roofsim.web.guards import PageGuard
 from roofsim.web.saved import SavedReports
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def listen(asked: Listening) -> None:
     token = secrets.token_urlsafe(24)
     with _bound(asked.host, asked.port) as listener:
         port = listener.getsockname()[1]
-        app = _application(asked, Guard(token=token, names=_names(asked), open_to_others=asked.others), saved)
+        app = _application(asked, PageGuard(token=token, names=_names(asked), open_to_others=asked.others), saved)
         address = f"http://{_written(asked.host)}:{port}/"
         shown = f"{address}?token={token}" if asked.others else address
         shown += "" if asked.scenario is None else link_of(asked.scenario)
@@ -118,15 +118,15 @@ def link_of(scenario: dict[str, Any], verb: str = "run") -> str:
     return f"#scenario={base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
 
 
-def _application(asked: Listening, guard: Guard, saved: SavedReports | None) -> GuardedApp:
+def _application(asked: Listening, guard: PageGuard, saved: SavedReports | None) -> GuardedApp:
     try:
         import uvicorn  # noqa: F401  # it runs what is made here
 
-        from roofsim.web.server import Serving, application
+        from roofsim.web.server import ServedPage, application
     except ImportError as error:
         hint = "Install it with: pip install 'roofsim[web]'"
         raise SpecError(Problem(f"the page needs {error.name}, which is not installed", hint=hint)) from None
-    return application(Serving(guard=guard, workers=asked.workers, limit=asked.limit, saved=saved))
+    return application(ServedPage(guard=guard, workers=asked.workers, limit=asked.limit, saved=saved))
 
 
 def _run(app: GuardedApp, listener: socket.socket) -> None:

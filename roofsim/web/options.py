@@ -17,7 +17,7 @@ MOST_ITEMS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Taken:
+class VerbOption:
     """An option of a verb.
 
     Attributes
@@ -37,69 +37,69 @@ class Taken:
 
 
 _BOUNDS: Final = (
-    Taken("ttft", "text", "--ttft"),
-    Taken("tpot", "text", "--tpot"),
-    Taken("percentile", "number", "--percentile"),
+    VerbOption("ttft", "text", "--ttft"),
+    VerbOption("tpot", "text", "--tpot"),
+    VerbOption("percentile", "number", "--percentile"),
 )
 
 #: Verb -> what it takes beside the scenario.
-TAKEN: Final[dict[str, tuple[Taken, ...]]] = {
+TAKEN: Final[dict[str, tuple[VerbOption, ...]]] = {
     "run": (),
     "compare": (
-        Taken("gpus", "texts", None),
-        Taken("sort", "text", "--sort"),
-        Taken("prices", "amounts", "--price"),
+        VerbOption("gpus", "texts", None),
+        VerbOption("sort", "text", "--sort"),
+        VerbOption("prices", "amounts", "--price"),
     ),
     "fit": (
-        Taken("largest", "text", "--largest"),
-        Taken("fewest", "text", "--fewest"),
-        Taken("family", "text", "--family"),
+        VerbOption("largest", "text", "--largest"),
+        VerbOption("fewest", "text", "--fewest"),
+        VerbOption("family", "text", "--family"),
     ),
     "memory": (
-        Taken("by", "text", "--by"),
-        Taken("tensor", "text", "--tensor"),
-        Taken("curve", "switch", "--curve"),
-        Taken("top", "whole", "--top"),
+        VerbOption("by", "text", "--by"),
+        VerbOption("tensor", "text", "--tensor"),
+        VerbOption("curve", "switch", "--curve"),
+        VerbOption("top", "whole", "--top"),
     ),
     "serve": (
         *_BOUNDS,
-        Taken("axes", "axes", "--axis"),
-        Taken("top", "whole", "--top"),
-        Taken("simulated", "switch", "--simulate"),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("top", "whole", "--top"),
+        VerbOption("simulated", "switch", "--simulate"),
     ),
     "sweep": (
-        Taken("axes", "axes", "--axis"),
-        Taken("figures", "joined", "--figure"),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("figures", "joined", "--figure"),
     ),
     "plan": (
-        Taken("gpus", "joined", "--gpus"),
-        Taken("gpu", "joined", "--gpu"),
-        Taken("objective", "text", "--objective"),
-        Taken("constraints", "texts", "--constraint"),
-        Taken("axes", "axes", "--axis"),
-        Taken("fixed", "texts", "--fix"),
-        Taken("also", "texts", "--also"),
-        Taken("top", "whole", "--top"),
-        Taken("robust", "switch", "--robust"),
+        VerbOption("gpus", "joined", "--gpus"),
+        VerbOption("gpu", "joined", "--gpu"),
+        VerbOption("objective", "text", "--objective"),
+        VerbOption("constraints", "texts", "--constraint"),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("fixed", "texts", "--fix"),
+        VerbOption("also", "texts", "--also"),
+        VerbOption("top", "whole", "--top"),
+        VerbOption("robust", "switch", "--robust"),
         *_BOUNDS,
     ),
     "advise": (),
     "whatif": (
-        Taken("changes", "texts", "--set"),
-        Taken("also", "texts", "--also"),
-        Taken("each", "switch", "--each"),
-        Taken("by", "text", "--by"),
+        VerbOption("changes", "texts", "--set"),
+        VerbOption("also", "texts", "--also"),
+        VerbOption("each", "switch", "--each"),
+        VerbOption("by", "text", "--by"),
     ),
     "need": (
-        Taken("step_time", "text", "--step-time"),
-        Taken("tokens_per_second", "text", "--tokens-per-second"),
-        Taken("time_to_first_token", "text", "--time-to-first-token"),
-        Taken("cost", "text", "--cost"),
-        Taken("days", "text", "--days"),
-        Taken("tokens", "text", "--tokens"),
+        VerbOption("step_time", "text", "--step-time"),
+        VerbOption("tokens_per_second", "text", "--tokens-per-second"),
+        VerbOption("time_to_first_token", "text", "--time-to-first-token"),
+        VerbOption("cost", "text", "--cost"),
+        VerbOption("days", "text", "--days"),
+        VerbOption("tokens", "text", "--tokens"),
     ),
     "timeline": (),
-    "explain": (Taken("figure", "text", None),),
+    "explain": (VerbOption("figure", "text", None),),
 }
 
 

@@ -85,15 +85,16 @@ def _described(text: str, name: str) -> dict[str, Any]:
     if not isinstance(document.data, dict):
         message = f"expected a mapping of keys to values; got {type(document.data).__name__}"
         raise SpecError(Problem(message, document.place(())))
-    kind = "capture" if is_capture(document.data) else "huggingface" if is_configuration(document.data) else "scenario"
-    if kind == "huggingface" and "model_type" not in document.data:
+    captured, foreign = is_capture(document.data), is_configuration(document.data)
+    if foreign and "model_type" not in document.data:
         hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
         raise SpecError(Problem("describes no model", document.place(()), "", hint))
     document = load_scenario(document, {})
-    if kind != "scenario":
+    if captured or foreign:
         from roofsim.importers.any_model import import_model
 
         import_model(document.data["model"], name)  # says at once what is wrong with it
+    kind = "capture" if captured else "huggingface" if foreign else "scenario"
     return _of(document.data, kind, [])
 
 

@@ -64,8 +64,8 @@ class SavedReports:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the reports with their questions, the latest first."""
-        found = [file for file in self.folder.glob("*.html") if self._path(file.name) is not None]
-        latest = sorted(found, key=lambda file: (-file.stat().st_mtime, file.name))[:MOST]
+        reports = [file for file in self.folder.glob("*.html") if self._path(file.name) is not None]
+        latest = sorted(reports, key=lambda file: (-file.stat().st_mtime, file.name))[:MOST]
         return [{"name": file.name, "saved": file.stat().st_mtime, **self._question(file)} for file in latest]
 
     def _question(self, report: Path) -> dict[str, Any]:

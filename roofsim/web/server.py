@@ -21,7 +21,7 @@ from roofsim.records import dataclass
 from roofsim.spec.reading.json_text import parse_json
 from roofsim.web.answers import as_json, raw_json, refusal
 from roofsim.web.ask import CATALOG, PAGE, READ, VERBS
-from roofsim.web.guards import COOKIE, Guard, GuardedApp
+from roofsim.web.guards import COOKIE, GuardedApp, PageGuard
 from roofsim.web.problems import error_document
 from roofsim.web.workers import COMMAND, BusyError, LateError, LostError, WorkerPool
 
@@ -50,7 +50,7 @@ _TYPES: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class ServedPage:
     """How the page is served.
 
     Attributes
@@ -67,7 +67,7 @@ class Serving:
         What starts a process that answers.
     """
 
-    guard: Guard
+    guard: PageGuard
     workers: int = 2
     limit: float = 60.0
     saved: SavedReports | None = None
@@ -96,23 +96,23 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def _below(folder: Traversable, prefix: str) -> dict[str, StaticFile]:
-    found: dict[str, StaticFile] = {}
+    named: dict[str, StaticFile] = {}
     for each in folder.iterdir():
         if getattr(each, "is_symlink", lambda: False)():
             continue
         if each.is_dir():
-            found |= _below(each, f"{prefix}{each.name}/")
+            named |= _below(each, f"{prefix}{each.name}/")
         elif each.is_file():
             ending = each.name[each.name.rfind(".") :]
             kind = _TYPES.get(ending) or mimetypes.guess_type(each.name)[0] or "application/octet-stream"
-            found[f"{prefix}{each.name}"] = StaticFile(each.read_bytes(), kind)
-    return found
+            named[f"{prefix}{each.name}"] = StaticFile(each.read_bytes(), kind)
+    return named
 
 
 class PageServer:
     """The page, its files and its questions."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServedPage) -> None:
         self.serving = serving
         self.files = static_files()
         self.pool = WorkerPool(serving.workers, serving.limit, serving.waiting, serving.command)
@@ -202,10 +202,10 @@ class PageServer:
     async def report(self, request: Request) -> Response:
         """Return a report of the folder, which asks nothing of this server or any other."""
         reports = self.serving.saved if self._may_see(request) else None
-        found = None if reports is None else reports.read(request.path_params["name"])
-        if found is None:
+        text = None if reports is None else reports.read(request.path_params["name"])
+        if text is None:
             return refusal(404, "there is no such report")
-        return Response(found, media_type="text/html", headers={"content-security-policy": _OF_REPORTS})
+        return Response(text, media_type="text/html", headers={"content-security-policy": _OF_REPORTS})
 
     async def _answered(self, request: Request, verb: str, body: bytes) -> Response:
         key = verb, hashlib.sha256(body).digest()
@@ -221,8 +221,8 @@ class PageServer:
             except LostError:
                 return refusal(503, "the process that worked out the answer ended; ask again", retry_after="1")
             if len(known[1]) <= _LARGEST_KEPT:
-                found = known
-                self.kept.get(key, lambda: found)
+                answer = known
+                self.kept.get(key, lambda: answer)
         status, text = known
         return raw_json(status, text)
 
@@ -290,7 +290,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def application(serving: Serving) -> GuardedApp:
+def application(serving: ServedPage) -> GuardedApp:
     """Return the application, as a server of the ASGI runs it."""
     server = PageServer(serving)
     routes = [

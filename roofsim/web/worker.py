@@ -6,6 +6,7 @@ A message is its length in four bytes and its bytes. A question is the verb, a z
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ from roofsim.web.confined import confine
 
 LENGTH: Final = 4
 READY: Final = b"ready"
+#: Objects between two searches for cycles (Python's own: 700): an answer makes many, and little garbage.
+_ALLOCATIONS: Final = 200_000
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
 WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("run", {"scenario": {"model": "llama3-8b", "hardware": {"gpu": "h100"}, "workload": {"sequence_length": 2048}}}),
@@ -54,6 +57,9 @@ def warm() -> None:
     """Ask what a first answer has to wait for."""
     for verb, request in WARM:
         answered(verb.encode() + b"\0" + json.dumps(request).encode())
+    gc.collect()
+    gc.freeze()  # what is there by now stays, and need not be searched for cycles
+    gc.set_threshold(_ALLOCATIONS)
 
 
 def _message(source: IO[bytes]) -> bytes | None:

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from roofsim.web.guards import TOKEN, Guard
-from roofsim.web.server import Serving, application
+from roofsim.web.guards import TOKEN, PageGuard
+from roofsim.web.server import ServedPage, application
+from tests.surely import sure
 
 TOY = (sys.executable, str(Path(__file__).with_name("toy_worker.py")))
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ SECRET = "the-token-of-this-server"
 @contextmanager
 def running(**how):
     """Run a server in a thread and give its port."""
-    app = application(Serving(guard=Guard(token=SECRET), command=TOY, **how))
+    app = application(ServedPage(guard=PageGuard(token=SECRET), command=TOY, **how))
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
@@ -59,7 +60,7 @@ def test_a_client_that_leaves_gives_its_place_to_the_next():
         with pytest.raises(TimeoutError):
             post(port, {"sleep": 20}, timeout=0.5)
         started = time.monotonic()
-        codes = []
+        codes: list[int] = []
         while not codes or codes[-1] != 200:
             codes.append(post(port, {"next": len(codes)})[0])
             assert time.monotonic() - started < 15, codes  # not the 20 s of what nobody waits for
@@ -129,19 +130,19 @@ def address_of(process):
     lines = []
     for line in process.stderr:
         lines.append(line)
-        found = re.search(r"roofsim is at (http://\S+)", line)
-        if found:
-            return found[1], "".join(lines)
+        shown = re.search(r"roofsim is at (http://\S+)", line)
+        if shown:
+            return shown[1], "".join(lines)
     raise AssertionError("".join(lines))
 
 
 def page_at(address):
-    host, port = re.fullmatch(r"http://([^:/]+):(\d+)/.*", address).groups()
+    host, port = sure(re.fullmatch(r"http://([^:/]+):(\d+)/.*", address)).groups()
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     connection.request("GET", "/")
     text = connection.getresponse().read().decode()
     connection.close()
-    return int(port), re.search(r'name="roofsim-token" content="([^"]+)"', text)[1]
+    return int(port), sure(re.search(r'name="roofsim-token" content="([^"]+)"', text))[1]
 
 
 def children_of(process):
@@ -276,7 +277,7 @@ def test_other_machines_are_let_in_by_an_explicit_word_and_a_token():
     with stopped(start("--host", "0.0.0.0", "--port", "0", "--allow-others")) as process:
         address, said = address_of(process)
         assert "Other machines can reach this page" in said
-        port, token = re.search(r":(\d+)/\?token=(\S+)$", address).groups()
+        port, token = sure(re.search(r":(\d+)/\?token=(\S+)$", address)).groups()
         connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
         for path in ("/", "/api/catalog", "/api/saved", "/?token=wrong"):
             connection.request("GET", path)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from roofsim.web.guards import HEADERS, TOKEN, Guard
-from roofsim.web.server import LARGEST_REQUEST, Serving, application, static_files
+from roofsim.web.guards import HEADERS, TOKEN, PageGuard
+from roofsim.web.server import LARGEST_REQUEST, ServedPage, application, static_files
 
 TOY = (sys.executable, str(Path(__file__).with_name("toy_worker.py")))
 SECRET = "the-token-of-this-server"
@@ -27,7 +27,7 @@ BASE = "http://127.0.0.1:8765"
 
 @pytest.fixture(scope="module")
 def client():
-    serving = Serving(guard=Guard(token=SECRET), workers=2, limit=2.0, waiting=2, command=TOY)
+    serving = ServedPage(guard=PageGuard(token=SECRET), workers=2, limit=2.0, waiting=2, command=TOY)
     with TestClient(application(serving), base_url=BASE) as client:
         yield client
 
