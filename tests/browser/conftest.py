@@ -135,8 +135,21 @@ def linked(question):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """Start the local server and return its address."""
-    words = [sys.executable, "-u", "-m", "roofsim", "web", "--port", "0", "--limit", "120"]
-    log = tmp_path_factory.mktemp("server") / "log.txt"
+    folder = tmp_path_factory.mktemp("server")
+    words = [
+        sys.executable,
+        "-u",
+        "-m",
+        "roofsim",
+        "web",
+        "--port",
+        "0",
+        "--limit",
+        "120",
+        "--folder",
+        str(folder / "kept"),
+    ]
+    log = folder / "log.txt"
     with log.open("w") as into, subprocess.Popen(words, cwd=ROOT, stdout=into, stderr=into) as process:
         deadline = time.monotonic() + 60.0
         while not (found := re.search(r"http://\S+", log.read_text())) and time.monotonic() < deadline:

@@ -119,6 +119,22 @@ def test_a_report_is_downloaded(tab, open_page, tmp_path):
     assert said == []
 
 
+def test_a_report_is_saved_and_listed(tab):
+    opened = tab()
+    page = opened.page
+    with page.expect_response("**/api/save", timeout=60_000):
+        page.click("#save-report")
+    link = page.locator("#saved a").first
+    link.wait_for()
+    assert link.inner_text() == page.inner_text("#head h1")
+    with opened.context.expect_page() as beside:
+        link.click()
+    assert beside.value.inner_text("h1") == link.inner_text()
+    commit(opened, "workload.micro_batch_size", "4")
+    opened.answered(lambda: page.locator("#saved").get_by_role("button", name="Ask again").first.click())
+    assert field(page, "workload.micro_batch_size").input_value() == "8"
+
+
 # -- servers --------------------------------------------------------------------------------------------------------
 
 
