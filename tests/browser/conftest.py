@@ -152,10 +152,10 @@ def server(tmp_path_factory):
     log = folder / "log.txt"
     with log.open("w") as into, subprocess.Popen(words, cwd=ROOT, stdout=into, stderr=into) as process:
         deadline = time.monotonic() + 60.0
-        while not (found := re.search(r"http://\S+", log.read_text())) and time.monotonic() < deadline:
+        while not (address := re.search(r"http://\S+", log.read_text())) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert found, log.read_text()
-        yield found.group()
+        assert address, log.read_text()
+        yield address.group()
         process.terminate()
 
 

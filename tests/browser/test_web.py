@@ -103,8 +103,8 @@ def test_axe_finds_nothing(tab, state, width, dark):
     elif state == "paste":
         page.locator("#paste > summary").click()
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found["violations"]] == []
+    violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in violations["violations"]] == []
 
 
 def test_colours_follow_the_button_and_are_remembered(tab):

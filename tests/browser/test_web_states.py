@@ -131,7 +131,8 @@ def test_a_report_is_saved_and_listed(tab):
         link.click()
     assert beside.value.inner_text("h1") == link.inner_text()
     commit(opened, "workload.micro_batch_size", "4")
-    opened.answered(lambda: page.locator("#saved").get_by_role("button", name="Ask again").first.click())
+    page.locator("#saved").get_by_role("button", name="Ask again").first.click()
+    opened.settled()
     assert field(page, "workload.micro_batch_size").input_value() == "8"
 
 

@@ -64,7 +64,7 @@ def test_html_is_read_in_one_place_alone():
 
 def colours(rule, text):
     """Return the colours of each rule of a style by name."""
-    return [dict(re.findall(r"(--[\w-]+): (#\w+)", found)) for found in re.findall(rule, text)]
+    return [dict(re.findall(r"(--[\w-]+): (#\w+)", body)) for body in re.findall(rule, text)]
 
 
 def test_every_colour_of_the_button_is_a_colour_of_the_system():

@@ -232,9 +232,11 @@ export function form({ catalog, change, readText }) {
     const named = String(error.key || (/^([\w.-]+): /.exec(error.message) || [])[1] || "");
     const quoted = (/'([^']+)'/.exec(error.message) || [])[1];
     const short = named.replace(/^--/, "").replaceAll("-", "_").replace(/^options\./, "");
-    const fits = [(each) => keyOf(each.field) === named, (each) => each.field.option === short, (each) => each.field.path && each.field.path.at(-1) === short,
-      (each) => named.startsWith(`${keyOf(each.field)}.`)];
-    const found = named && fits.map((fit) => fields.find((each) => !each.row.hidden && fit(each))).find(Boolean);
+    const fits = [(each) => keyOf(each.field) === named, (each) => each.field.option === short, (each) => short && each.field.path && each.field.path.at(-1) === short,
+      (each) => named.startsWith(`${keyOf(each.field)}.`),
+      // Where no field is called so: the one that holds what the message quotes.
+      (each) => quoted && [held(each.field)].flat().some((one) => plain(one) === quoted)];
+    const found = fits.map((fit) => fields.find((each) => !each.row.hidden && fit(each))).find(Boolean);
     if (!found) return null;
     const folded = found.row.closest("details");
     if (folded) folded.open = true;
