@@ -28,9 +28,10 @@ COLUMNS = ("model", "source", "part", "parameters", "products", "attention")
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
 
 
-def flash(q, k, v, *_mask, dropout_p=0.0, is_causal=False, scale=None, **_others):
+def flash(query, key, value, *_mask, dropout_p=0.0, is_causal=False, scale=None, **_others):
     """Run the flash kernel: over fake tensors PyTorch would choose the unfused one."""
-    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
+    attend = torch.ops.aten._scaled_dot_product_flash_attention
+    return attend(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
 
 
 torch.nn.functional.scaled_dot_product_attention = flash
@@ -40,8 +41,8 @@ torch.nn.init.trunc_normal_ = lambda tensor, *_args, **_kwargs: tensor
 PreTrainedModel.initialize_weights = lambda _self: None
 
 
-def images(*shape: int) -> torch.Tensor:
-    """Return images (or other numbers) of a shape."""
+def numbers(*shape: int) -> torch.Tensor:
+    """Return numbers of a shape."""
     return torch.zeros(*shape, dtype=torch.bfloat16)
 
 
@@ -87,13 +88,69 @@ def _llava(width: int, layers: int, heads: int, inner: int) -> Any:
 
 
 def _features(side: int) -> Callable[[Any], Any]:
-    return lambda model: model.get_image_features(pixel_values=images(1, 3, side, side))
+    return lambda model: model.get_image_features(pixel_values=numbers(1, 3, side, side))
 
 
 def _llama4_features(model: Any) -> Any:
-    seen = model.get_image_features(pixel_values=images(1, 3, 336, 336))
+    seen = model.get_image_features(pixel_values=numbers(1, 3, 336, 336))
     hidden = seen if isinstance(seen, torch.Tensor) else seen.last_hidden_state
     return hidden if hidden.shape[-1] == 5120 else model.multi_modal_projector(hidden)
+
+
+# -- diffusion transformers -----------------------------------------------------------------------------------------
+
+
+def _wan(heads: int, inner: int, layers: int, side: tuple[int, int]) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    from diffusers import WanTransformer3DModel
+
+    def call(model: Any) -> Any:
+        return model(numbers(1, 16, 21, *side), timestep=numbers(1), encoder_hidden_states=numbers(1, 512, 4096))
+
+    return lambda: WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers), call
+
+
+def _hunyuan_video() -> Any:
+    from diffusers import HunyuanVideoTransformer3DModel
+
+    return HunyuanVideoTransformer3DModel()
+
+
+def _hunyuan_call(model: Any) -> Any:
+    return model(
+        numbers(1, 16, 33, 90, 160), timestep=numbers(1), encoder_hidden_states=numbers(1, 256, 4096),
+        encoder_attention_mask=numbers(1, 256), pooled_projections=numbers(1, 768), guidance=numbers(1),
+    )  # fmt: skip
+
+
+def _cogvideox(heads: int, layers: int, *, rotary: bool) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    from diffusers import CogVideoXTransformer3DModel
+
+    def build() -> Any:
+        return CogVideoXTransformer3DModel(
+            num_attention_heads=heads, num_layers=layers, use_rotary_positional_embeddings=rotary,
+            sample_width=90, sample_height=60, sample_frames=49,
+        )  # fmt: skip
+
+    def call(model: Any) -> Any:
+        turns = (numbers(17550, 64), numbers(17550, 64)) if rotary else None
+        text = numbers(1, 226, 4096)
+        return model(numbers(1, 13, 16, 60, 90), text, timestep=numbers(1), image_rotary_emb=turns)
+
+    return build, call
+
+
+def _qwen_image() -> Any:
+    from diffusers import QwenImageTransformer2DModel
+
+    return QwenImageTransformer2DModel()
+
+
+def _qwen_image_call(model: Any) -> Any:
+    return model(
+        numbers(1, 83 * 83, 64), encoder_hidden_states=numbers(1, 256, 3584), timestep=numbers(1),
+        img_shapes=[[(1, 83, 83)]],
+        encoder_hidden_states_mask=torch.ones(1, 256, dtype=torch.bool),
+    )  # fmt: skip
 
 
 CASES: dict[str, Case] = {
@@ -104,6 +161,12 @@ CASES: dict[str, Case] = {
     "llama4-maverick-17b-128e-vision": ("transformers", "tower", lambda: _llama4(128, 2, normed=False), _llama4_features),
     "llava-1.5-7b": ("transformers", "tower", lambda: _llava(4096, 32, 32, 11008), _features(336)),
     "llava-1.5-13b": ("transformers", "tower", lambda: _llava(5120, 40, 40, 13824), _features(336)),
+    "wan2.1-t2v-1.3b": ("diffusers", "", *_wan(12, 8960, 30, (60, 104))),
+    "wan2.1-t2v-14b": ("diffusers", "", *_wan(40, 13824, 40, (90, 160))),
+    "hunyuanvideo": ("diffusers", "", _hunyuan_video, _hunyuan_call),
+    "cogvideox-2b": ("diffusers", "", *_cogvideox(30, 30, rotary=False)),
+    "cogvideox-5b": ("diffusers", "", *_cogvideox(48, 42, rotary=True)),
+    "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
 }  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: 
 
 def layer_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer norm."""
-    return context.layers.layer_norm(x, "norm", bias=block.bias)
+    return context.layers.layer_norm(x, "norm", bias=block.bias, affine=block.affine)
 
 
 def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, shapes
+from roofsim.lower.listed import kernels, mixing, shapes, streams
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "rwkv_time_mix": BlockBuilder(mixing.time_mix),
     "rwkv_channel_mix": BlockBuilder(mixing.channel_mix),
     "place": BlockBuilder(mixing.place, own_scope=True),
+    "learned": BlockBuilder(streams.learned),
+    "bias": BlockBuilder(streams.bias),
+    "scale_shift": BlockBuilder(streams.scale_shift),
+    "gate": BlockBuilder(streams.gate),
+    "joint_attention": BlockBuilder(streams.joint_attention, own_scope=False),
     "rnn": BlockBuilder(mixing.cells_of("rnn")),
     "gru": BlockBuilder(mixing.cells_of("gru")),
     "lstm": BlockBuilder(mixing.cells_of("lstm")),

@@ -67,6 +67,7 @@ class NormBlock(OfTokensBlock):
     """Layer or RMS normalisation over the width of tokens or rows."""
 
     bias: bool = Field(default=True, description="Of layer_norm.")
+    affine: bool = Field(default=True, description="Of layer_norm: whether it has weights at all.")
     weight_form: Literal["plain", "fp32", "zero_centered"] = Field(
         default="plain",
         description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight).",

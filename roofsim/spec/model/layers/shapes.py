@@ -36,7 +36,8 @@ class TransposeBlock(LayerBlock):
     splits_tensor: ClassVar[bool] = True
 
     extents: tuple[Amount, ...] | None = Field(
-        default=None, description="Of tokens that become maps: how many there are in each dimension; left out: one dimension."
+        default=None,
+        description="Of tokens that become maps: how many there are in each dimension; left out: one dimension.",
     )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
