@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.watts import least_watts
 from roofsim.errors import Place, Problem, SpecError, UnitError, did_you_mean
 from roofsim.records import dataclass
-from roofsim.search.planning.priced import rates_of
+from roofsim.search.planning.priced import dollars_per_second, joules_per_watt
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ class Goal:
         figure = OBJECTIVES[self.objective]
         if figure == "memory":
             return 0.0
-        return 1.0 if figure == "step_time" else rates_of(resolved)[figure]
+        if figure == "energy":
+            watts = least_watts(resolved)
+            return np.nan if watts is None else joules_per_watt(resolved) * watts
+        return 1.0 if figure == "step_time" else dollars_per_second(resolved)
 
 
 def checked_objective(name: str) -> str:
