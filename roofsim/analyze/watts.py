@@ -13,7 +13,6 @@ from roofsim.schedule.step import LINKS
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.resolve import Resolved
 
 
 def drawn_watts(evaluation: Evaluation) -> Real | None:
@@ -36,21 +35,13 @@ def average_watts(evaluation: Evaluation) -> Real | None:
     return least + kernels * (1.0 - evaluation.resolved.constants.physics["waiting_power"])
 
 
-def least_watts(resolved: Resolved) -> Real | None:
-    """Return the watts that a card draws that only waits, at most its limit: what any step draws; None where that is not known."""
-    waiting = _waiting_watts(resolved)
-    return None if waiting is None else minimum(waiting, real(resolved.gpu.tdp or 0.0))
-
-
-def _waiting_watts(resolved: Resolved) -> Real | None:
-    gpu = resolved.gpu
-    return None if gpu.tdp is None else resolved.constants.physics["waiting_power"] * real(gpu.tdp) / gpu.power_held
-
-
 def unheld_watts(evaluation: Evaluation) -> Real | None:
     """Return the watts that no limit takes away: of traffic that it does not count and of waiting; None where that is not known."""
-    waiting = _waiting_watts(evaluation.resolved)
-    return None if waiting is None else waiting + streaming_watts(evaluation)
+    gpu = evaluation.resolved.gpu
+    if gpu.tdp is None:
+        return None
+    own = real(gpu.tdp) / gpu.power_held
+    return evaluation.resolved.constants.physics["waiting_power"] * own + streaming_watts(evaluation)
 
 
 def _kernel_watts(evaluation: Evaluation) -> Real:

@@ -7,7 +7,6 @@ from roofsim.api import resolve, run
 from roofsim.evaluate import evaluate
 from roofsim.spec.constants.intervals import shipped
 
-
 #: A card that somebody describes from memory.
 RECALLED = {"inherits": "a100", "recalled": ["compute_units", "vector_peak", "tdp", "host_link"]}
 

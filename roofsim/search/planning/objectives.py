@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.watts import least_watts
 from roofsim.errors import Place, Problem, SpecError, UnitError, did_you_mean
 from roofsim.records import dataclass
 from roofsim.search.planning.priced import dollars_per_second, joules_per_watt
@@ -84,6 +83,11 @@ class Goal:
         known = {*_SHORT.values()}
         return tuple(dict.fromkeys(one.figure for one in self.constraints if one.figure not in known))
 
+    @property
+    def of_energy(self) -> bool:
+        """Whether the objective is what is drawn."""
+        return OBJECTIVES[self.objective] == "energy"
+
     def value(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return what is least for the best; infinity where it is not known."""
         value = np.asarray(columns[OBJECTIVES[self.objective]], dtype=np.float64)
@@ -97,13 +101,16 @@ class Goal:
         return kept
 
     def scale(self, resolved: Resolved) -> Any:
-        """Return the least that each second of a step adds to the objective: zero where time says nothing of it."""
+        """Return the least that each second of a step adds to the objective: zero where time says nothing of it.
+
+        Of energies what a second at the power limit adds.
+        """
         figure = OBJECTIVES[self.objective]
         if figure == "memory":
             return 0.0
-        if figure == "energy":
-            watts = least_watts(resolved)
-            return np.nan if watts is None else joules_per_watt(resolved) * watts
+        if self.of_energy:
+            limit = resolved.gpu.tdp
+            return np.nan if limit is None else joules_per_watt(resolved) * limit
         return 1.0 if figure == "step_time" else dollars_per_second(resolved)
 
 
