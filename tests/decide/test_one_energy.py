@@ -7,6 +7,7 @@ import pytest
 import roofsim
 from roofsim.api import resolve
 from roofsim.decide.long_job import cost_of_job, read_work
+from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
 from roofsim.search.planning import search
 from roofsim.search.planning.priced import Pricer
@@ -93,5 +94,11 @@ def test_sweep_power_jobs_and_owning_agree_with_run(model, options):
 
 def test_the_energy_of_a_card_whose_power_nobody_states_is_not_known():
     card = {"peak": {"bf16": "100 TFLOP/s"}, "memory": {"bandwidth": "1 TB/s", "capacity": "48 GiB"}}
-    planned = roofsim.plan({"model": "gpt2", "hardware": {"gpu": card, "gpus": 1}}, objective="tokens_per_joule")
-    assert sure(planned.best).energy is None
+    scenario = {"model": "gpt2", "hardware": {"gpu": card, "gpus": 1}}
+    with pytest.raises(SpecError, match=r"no power of these cards is known. State it: --set tdp='300 W'"):
+        roofsim.plan(scenario, objective="tokens_per_joule")
+    with pytest.raises(SpecError, match="no price of an hour of these cards is known"):
+        roofsim.plan(scenario, objective="cost")
+    known = {"model": "gpt2", "hardware": {"gpu": {**card, "tdp": "300 W"}, "gpus": 1}}
+    stated = roofsim.plan(known, objective="tokens_per_joule")
+    assert sure(sure(stated.best).energy) > 0.0

@@ -128,6 +128,16 @@ def checked_objective(name: str) -> str:
     return name
 
 
+def unknown_objective(name: str) -> SpecError:
+    """Return what to say where the objective of no layout is known: what of the cards nobody states, and the way out."""
+    energy = OBJECTIVES[name] == "energy"
+    message = (
+        f"{name} is not known of any layout: no {'power' if energy else 'price of an hour'} of these cards is known"
+    )
+    hint = "State it: --set tdp='300 W'." if energy else "State one: --price 2.50."
+    return SpecError(Problem(message, Place("--objective"), hint=hint))
+
+
 def read_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
     """Read conditions such as ``memory < 70 GiB``, ``mfu > 0.4`` or ``cost.usd_per_million_tokens < 0.5``.
 
