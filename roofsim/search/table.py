@@ -6,11 +6,11 @@ import importlib
 import math
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from roofsim.search.axes import AxisGrid
     from roofsim.search.resolving import Refused
     from roofsim.spec.reading.source import Document
+
+
+#: What is kept beside the figures that were asked for: whether a point fits.
+_FITS: Final = ("memory.fits", "memory.verdict")
+
+
+def with_fits(figures: Sequence[str], *others: str) -> list[str] | None:
+    """Return the figures that are worked out where some are asked for: those, `others`, and whether a point fits; None: all."""
+    return [*figures, *others, *_FITS] if figures else None
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ class Refusals:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SweepTable(Printed):
+class SweepTable(Drawn):
     """The answers of a sweep; ``table["step_time"]`` is an array with one dimension per axis.
 
     Attributes

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.output import NOT_READ, are_closed
 from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
@@ -15,6 +16,7 @@ from roofsim.spec.hardware.stacks import of_stacks, restacked
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.clocks import with_clock
 from roofsim.spec.settle.held import held
 from roofsim.spec.settle.stated import chosen
 from roofsim.units import humanize
@@ -86,6 +88,8 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     figures = any(path[0] == "peak" and factor_of(value) is None for path, value, _ in override["gpu"])
     if not isinstance(choice.gpu, str) or figures:
         _refuse_sparse_peaks(gpu, architecture, scenario)
+    if gpu.clock is None:
+        gpu = with_clock(gpu, validate(Gpu, as_stated, prefix="gpu"), architecture, assumed)
     box = _box_of(gpu) if boxed else None
     hardware = Hardware(
         gpu=gpu,
@@ -103,7 +107,8 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
     place = scenario.place(("hardware", "calibration"))
     path = overlay_path(given, scenario)
     if path is None:
-        raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
+        said = f"{given[:60]!r} {NOT_READ}" if are_closed() else f"no such file: {given}"
+        raise SpecError(Problem(said, place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
     if overlay.gpu not in (None, hardware.gpu.name):
         raise SpecError(
