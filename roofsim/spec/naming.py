@@ -8,6 +8,7 @@ from typing import Final
 
 from roofsim.errors import Place, Problem, SpecError, near_matches, one_of
 from roofsim.spec import catalog
+from roofsim.spec.reading.allowed import may_read, refusal
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 
@@ -95,7 +96,7 @@ def _has_separator(given: str) -> bool:
 
 def _exists(path: Path) -> bool:
     try:
-        return path.exists()
+        return may_read(path) and path.exists()
     except (OSError, ValueError):  # a name that no file system takes
         return False
 
@@ -106,6 +107,8 @@ def _is_folder_of_a_model(path: Path) -> bool:
 
 def _missing_hint(path: Path) -> str:
     """Say what a file that is not there may be meant as: another one beside it, a catalog entry, or a new one."""
+    if refused := refusal(path):
+        return refused
     beside = (
         [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if is_folder(path.parent) else []
     )

@@ -11,6 +11,7 @@ import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
 from roofsim.records import dataclass, field, replace
+from roofsim.spec.reading.allowed import may_read, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -134,7 +135,7 @@ def plain(data: Any, depth: int = 0) -> Any:
 def is_file(path: Path) -> bool:
     """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
     try:
-        return path.is_file()
+        return may_read(path) and path.is_file()
     except OSError:
         return False
 
@@ -142,7 +143,7 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Tell whether there is such a folder."""
     try:
-        return path.is_dir()
+        return may_read(path) and path.is_dir()
     except OSError:
         return False
 
@@ -185,6 +186,8 @@ def read_text(path: Path, kind: str = "YAML file") -> str:
     SpecError
         For a file that cannot be read, is too large or not UTF-8, and for what is no file.
     """
+    if not may_read(path):
+        raise SpecError(Problem("is not read", Place(str(path)), hint=refusal(path)))
     try:
         if path.is_dir():
             raise SpecError(Problem(f"is a directory; expected a {kind}", Place(str(path))))
