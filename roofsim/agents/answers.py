@@ -1,28 +1,30 @@
-"""Answer a call of a tool: the same functions as behind the verbs of the command line, on a document that was read once."""
+"""Answer a call of a tool: through the functions that answer the page, on arguments that were checked by the tool's own schema."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.agents import catalog
-from roofsim.agents.tools import check_names, tool_form, tool_named
+from roofsim.agents.tools import READING, check_names, tool_form, tool_named
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
 from roofsim.report.printed import line_of, text_of
 from roofsim.report.tabular import to_json
-from roofsim.spec.reading.told_apart import STANDARD_INPUT
-from roofsim.spec.scenario.document import load_scenario
+from roofsim.spec.naming import is_path
+from roofsim.spec.reading.closed import may_read
+from roofsim.spec.scenario.document import load_scenario, with_override
+from roofsim.web.options import read_options
+from roofsim.web.scenario import check_size, read_scenario
+from roofsim.web.verbs import ANSWERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from roofsim.evaluate import Evaluation
     from roofsim.spec.reading.source import Document
 
-    #: Is told how far an answer is: done, of how many.
-    Watch = Callable[[int, int], None]
     Options = Mapping[str, Any]
 
 #: Points of a sweep that are predicted for one call.
@@ -57,7 +59,7 @@ class ToolAnswer:
     text: str
 
 
-def tool_answer(name: str, arguments: dict[str, Any], watch: Watch = lambda _done, _of: None) -> ToolAnswer:
+def tool_answer(name: str, arguments: dict[str, Any]) -> ToolAnswer:
     """Answer a call of a tool.
 
     Raises
@@ -68,14 +70,16 @@ def tool_answer(name: str, arguments: dict[str, Any], watch: Watch = lambda _don
         For a figure that the catalog does not have.
     """
     check_arguments(name, arguments)
-    given = {key: value for key, value in arguments.items() if value is not None}
+    given = {key: value for key, value in arguments.items() if value is not None and key not in READING}
     if not tool_named(name).scenario:
-        options = {key: value for key, value in given.items() if key not in ("keys", "start")}
-        return _CATALOGS[name](options)
-    document = _document(given["scenario"], given.get("overrides") or {})
-    answer = _ANSWERS[name](document, given, watch)
-    line = line_of(answer).removeprefix(f"<{type(answer).__name__}: ").removesuffix(">")
-    return ToolAnswer(data=json.loads(to_json(answer.to_dict())), line=line, text=text_of(answer))
+        return _CATALOGS[name](given)
+    document = _document(name, given.pop("scenario"), given.pop("overrides", {}))
+    answered = ANSWERED[name](document, read_options(name, given))
+    data = json.loads(to_json(answered.data))
+    if isinstance(data, list):  # of `memory`: the ledger, or the rows of a view
+        data = {"rows": data} if hasattr(answered.answer, "view") else data[0]
+    line = line_of(answered.answer).removeprefix(f"<{type(answered.answer).__name__}: ").removesuffix(">")
+    return ToolAnswer(data=data, line=line, text=text_of(answered.answer))
 
 
 def check_arguments(name: str, arguments: dict[str, Any]) -> None:
@@ -94,6 +98,10 @@ def check_arguments(name: str, arguments: dict[str, Any]) -> None:
     for key, value in arguments.items():
         if value is not None:
             _check_type(tool_form(name)["properties"][key], value, key)
+    points = math.prod(len(values) for values in (arguments.get("axes") or {}).values() if isinstance(values, list))
+    if points > MOST_POINTS:
+        message = f"has {points:,} points; a call predicts at most {MOST_POINTS:,}"
+        raise SpecError(Problem(message, Place("axes"), hint="Give fewer values."))
 
 
 def _check_type(form: dict[str, Any], value: Any, key: str) -> None:
@@ -114,149 +122,15 @@ def _is(kind: str, value: Any) -> bool:
     return isinstance(value, _KINDS[kind][0])
 
 
-def _document(scenario: Any, overrides: dict[str, Any]) -> Document:
-    if scenario == STANDARD_INPUT:
-        raise SpecError(Problem("expected a name or a mapping; standard input carries the protocol", Place("scenario")))
-    return load_scenario(scenario, overrides)
-
-
-def _over(watch: Watch) -> Callable[[Sequence[Any]], Iterator[Any]]:
-    """Return what goes through items and tells how far it is."""
-
-    def tracked(items: Sequence[Any]) -> Iterator[Any]:
-        for place, item in enumerate(items):
-            watch(place, len(items))
-            yield item
-
-    return tracked
-
-
-def _evaluation(document: Document, *, with_curve: bool = False) -> Evaluation:
-    from roofsim.api import resolve_document
-    from roofsim.evaluate import evaluate
-
-    return evaluate(resolve_document(document), with_curve=with_curve)
-
-
-def _run(document: Document, _options: Options, _watch: Watch) -> Any:
-    from roofsim.api import answer
-
-    return answer(_evaluation(document))
-
-
-def _compare(document: Document, options: Options, watch: Watch) -> Any:
-    from roofsim.api import answer, resolve_document
-    from roofsim.compare.build import compare_document
-    from roofsim.spec.settle.cards import read_cards
-
-    cards = read_cards(options.get("gpus") or (), "gpus")
-    sort, prices = options.get("sort"), options.get("prices")
-    return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices, progress=_over(watch))
-
-
-def _fit(document: Document, options: Options, _watch: Watch) -> Any:
-    from roofsim.api import resolve_document
-    from roofsim.search.fitting.answer import fit_document
-
-    return fit_document(document, resolve_document, **_stated(options, ("largest", "fewest", "family")))
-
-
-def _plan(document: Document, options: Options, watch: Watch) -> Any:
-    from roofsim.plans import TOP, plan_servers, planning_tools
-    from roofsim.search.planning.asked import PlanRequest
-    from roofsim.search.planning.plan import plan_asked
-    from roofsim.search.planning.running import Spread
-
-    asked = PlanRequest.of(
-        options.get("gpus"),
-        options.get("gpu"),
-        options.get("objective", "step_time"),
-        options.get("constraints") or (),
-        options.get("axes"),
-        options.get("fixed") or (),
-        also=options.get("also") or (),
-    )
-    target, top = _target(options), options.get("top", TOP)
-    if target is not None:
-        return plan_servers(document, asked, target, k=top, progress=_over(watch))
-    spread = Spread(watch=lambda progress: watch(progress.done, progress.of))
-    return plan_asked(document, asked, planning_tools(), k=top, robust=options.get("robust", False), spread=spread)
-
-
-def _explain(document: Document, options: Options, _watch: Watch) -> Any:
-    from roofsim.analyze.explain import explain
-    from roofsim.api import answer
-
-    evaluation = _evaluation(document)
-    return explain(evaluation, answer(evaluation), options.get("figure", "step_time"))
-
-
-def _sweep(document: Document, options: Options, watch: Watch) -> Any:
-    from roofsim.api import answer, import_model
-    from roofsim.search.sweep import sweep_document
-
-    axes: dict[str, Any] = options["axes"]
-    points = math.prod(len(values) for values in axes.values() if isinstance(values, list))
-    if points > MOST_POINTS:
-        hint = "Give fewer values."
-        raise SpecError(
-            Problem(f"has {points:,} points; a call predicts at most {MOST_POINTS:,}", Place("axes"), "", hint)
-        )
-    figures = options.get("figures")
-    return sweep_document(document, axes, answer, import_model, figures=figures, progress=_over(watch))
-
-
-def _advise(document: Document, options: Options, watch: Watch) -> Any:
-    from roofsim.decide.advise import advise_documents
-
-    del options
-    name = document.data.get("model") if isinstance(document.data, dict) else None
-    job = (name if isinstance(name, str) else "the scenario", document, "SCENARIO")
-    return advise_documents([job], None, _over(watch))
-
-
-def _serve(document: Document, options: Options, _watch: Watch) -> Any:
-    from roofsim.api import resolve_document
-    from roofsim.search.serving.search import search_servers
-    from roofsim.serve.any_model import serve_any
-
-    target, axes = _target(options), options.get("axes")
-    if axes and target is not None:
-        return search_servers(document, axes, target, resolve_document, k=options.get("top", 10))
-    if axes:
-        hint = "`sweep` tries values without a bound."
-        raise SpecError(Problem("expected a bound, ttft or tpot, beside axes", Place("axes"), hint=hint))
-    return serve_any(document, resolve_document, target=target)
-
-
-def _memory(document: Document, options: Options, _watch: Watch) -> Any:
-    from roofsim.analyze.alive import checked_view
-    from roofsim.views import memory_ledger_of, memory_view_of
-
-    stated = _stated(options, ("by", "tensor", "curve"))
-    checked_view(options.get("by"))
-    if len(stated) > 1:
-        raise SpecError(Problem(f"{' and '.join(stated)} are different views; give one"))
-    evaluation = _evaluation(document, with_curve=True)
-    if not stated:
-        return memory_ledger_of(evaluation)
-    return memory_view_of(evaluation, by=options.get("by"), tensor=options.get("tensor"), top=options.get("top"))
-
-
-def _target(options: Options) -> Any:
-    from roofsim.serve.target import read_target
-
-    return read_target(options.get("ttft"), options.get("tpot"), options.get("percentile"))
-
-
-def _stated(options: Options, names: Iterable[str]) -> dict[str, Any]:
-    return {name: options[name] for name in names if options.get(name) not in (None, False)}
-
-
-_ANSWERS: Final[dict[str, Callable[[Document, Options, Watch], Any]]] = {
-    "run": _run, "compare": _compare, "fit": _fit, "plan": _plan, "explain": _explain, "sweep": _sweep, "advise": _advise,
-    "serve": _serve, "memory": _memory,
-}  # fmt: skip
+def _document(name: str, scenario: Any, overrides: dict[str, Any]) -> Document:
+    """Return the scenario of a call: what a file holds, where one is named that may be read, or what is given itself."""
+    named = isinstance(scenario, str) and is_path(scenario) and may_read(Path(scenario)) and Path(scenario).exists()
+    document = load_scenario(scenario, {}) if named else read_scenario(name, scenario)
+    check_size(overrides)
+    for key, value in overrides.items():
+        if value is not None:
+            document = with_override(document, key, value, f"--{key.replace('_', '-')}")
+    return document
 
 
 def _listed(options: Options) -> ToolAnswer:

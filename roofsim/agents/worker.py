@@ -13,12 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from roofsim.agents.answers import ToolAnswer, tool_answer
+from roofsim.agents.answers import ToolAnswer, check_arguments, tool_answer
 from roofsim.agents.cut import chosen_parts, readable
-from roofsim.errors import NoDataError, SpecError, shortened
+from roofsim.agents.tools import READING
+from roofsim.errors import shortened
 from roofsim.output import visible
-from roofsim.spec import catalog
-from roofsim.spec.reading.allowed import only_within
+from roofsim.spec.reading.closed import without_files
+from roofsim.web.confined import confine
+from roofsim.web.problems import error_document
+from roofsim.web.watch import watched
 
 #: Seconds between two words on how far a call is.
 _OFTEN: Final = 0.2
@@ -38,11 +41,12 @@ def main() -> None:
     folders = [Path(folder) for folder in sys.argv[1:]]
     if folders:
         os.chdir(folders[0])
+    sys.dont_write_bytecode = True
+    confine(folders)
     kept: OrderedDict[str, ToolAnswer] = OrderedDict()
-    with only_within(folders, [catalog.root(), Path(__file__).resolve().parent.parent]):
+    with without_files(folders), watched(_Watched(said)):
         while True:
-            call = calls.get()
-            _say(said, _answered(call, kept, said))
+            _say(said, _answered(calls.get(), kept))
 
 
 def _calls(stream: TextIO) -> queue.Queue[dict[str, Any]]:
@@ -58,28 +62,20 @@ def _calls(stream: TextIO) -> queue.Queue[dict[str, Any]]:
     return calls
 
 
-def _answered(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer], said: TextIO) -> dict[str, Any]:
+def _answered(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer]) -> dict[str, Any]:
     """Return an answer or an error, as plain data."""
     try:
-        return {"answer": _shown(call, kept, said)}
-    except (SpecError, NoDataError) as error:
-        return {"error": visible(str(error))}
-    except MemoryError:
-        return {"error": f"takes more than {_MEMORY / 2**30:.0f} GiB of memory; ask for less"}
-    except RecursionError:
-        return {"error": "is nested too deeply"}
-    except Exception as error:  # a defect is said, and the next call is answered
-        name = f"{type(error).__name__}: {shortened(str(error), 500)}"
-        return {"error": visible(f"this is a defect of roofsim, please report it: {name}")}
+        return {"answer": _shown(call, kept)}
+    except Exception as error:  # a defect is said, too, and the next call is answered
+        return {"error": visible(error_document(error)["error"]["message"])}
 
 
-def _shown(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer], said: TextIO) -> dict[str, Any]:
+def _shown(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer]) -> dict[str, Any]:
     name, arguments = call["tool"], call["arguments"]
-    asked = {key: value for key, value in arguments.items() if key not in ("keys", "start")}
+    check_arguments(name, arguments)
+    asked = {key: value for key, value in arguments.items() if key not in READING}
     key = json.dumps([name, asked], sort_keys=True)
-    answer = kept.pop(key, None)
-    if answer is None or any(each in arguments for each in ("keys", "start")):
-        answer = answer or tool_answer(name, arguments, _Watched(said))
+    answer = kept.pop(key, None) or tool_answer(name, asked)
     kept[key] = answer
     while len(kept) > _KEPT:
         kept.popitem(last=False)

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from roofsim.errors import Place, Problem, SpecError, near_matches, one_of
+from roofsim.errors import Place, Problem, SpecError, near_matches, one_of, shortened
 from roofsim.spec import catalog
-from roofsim.spec.reading.allowed import may_read, refusal
+from roofsim.spec.reading.closed import NOT_READ, WAY_OUT, are_closed, may_read, outside
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 
@@ -39,6 +39,10 @@ def named_file(
     """
     suffixed = given.lower().endswith(SUFFIXES)
     if not suffixed and not _has_separator(given):
+        return None
+    if are_closed():
+        if suffixed or given.startswith(_ROOTS) or given.endswith(os.sep) or os.pardir in Path(given).parts:
+            raise SpecError(Problem(f"{shortened(given, 60)!r} {NOT_READ}", place, path, WAY_OUT))
         return None
     candidates = [folder / given for folder in folders or (Path(),)]
     file = next(
@@ -79,7 +83,7 @@ def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
     >>> file_hint("nothing-of-this-name")
     ''
     """
-    for folder in (folders or (Path(),)) if name.strip() else ():
+    for folder in (folders or (Path(),)) if name.strip() and not are_closed() else ():
         if is_file(folder / name):
             return f"There is a file of that name; roofsim reads files whose names end in {', '.join(SUFFIXES)}."
         for suffix in SUFFIXES:
@@ -107,7 +111,7 @@ def _is_folder_of_a_model(path: Path) -> bool:
 
 def _missing_hint(path: Path) -> str:
     """Say what a file that is not there may be meant as: another one beside it, a catalog entry, or a new one."""
-    if refused := refusal(path):
+    if refused := outside(path):
         return refused
     beside = (
         [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if is_folder(path.parent) else []

@@ -11,7 +11,7 @@ import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
 from roofsim.records import dataclass, field, replace
-from roofsim.spec.reading.allowed import may_read, refusal
+from roofsim.spec.reading.closed import may_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -186,8 +186,6 @@ def read_text(path: Path, kind: str = "YAML file") -> str:
     SpecError
         For a file that cannot be read, is too large or not UTF-8, and for what is no file.
     """
-    if not may_read(path):
-        raise SpecError(Problem("is not read", Place(str(path)), hint=refusal(path)))
     try:
         if path.is_dir():
             raise SpecError(Problem(f"is a directory; expected a {kind}", Place(str(path))))
