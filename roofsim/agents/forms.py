@@ -43,16 +43,9 @@ def scenario_form(*, described: bool) -> dict[str, Any]:
     Parameters
     ----------
     described
-        Whether each key says what it means.
+        Whether each key says its type and what it means; else the names of the keys alone.
     """
-    sections = {
-        name: {
-            "type": "object",
-            "properties": {key: key_form(name, key, described=described) for key in schema.model_fields},
-            "additionalProperties": False,
-        }
-        for name, schema in SECTIONS.items()
-    }
+    sections = {name: _described(name) if described else _named(name) for name in SECTIONS}
     return {
         "type": ["string", "object"],
         "description": "The name of a model in the catalog, or a scenario: {model, workload, parallel, hardware}.",
@@ -62,7 +55,17 @@ def scenario_form(*, described: bool) -> dict[str, Any]:
     }
 
 
-def key_form(section: str, key: str, *, described: bool) -> dict[str, Any]:
+def _described(section: str) -> dict[str, Any]:
+    keys = {key: key_form(section, key) for key in SECTIONS[section].model_fields}
+    return {"type": "object", "properties": keys, "additionalProperties": False}
+
+
+def _named(section: str) -> dict[str, Any]:
+    keys = {"enum": list(SECTIONS[section].model_fields)}
+    return {"type": "object", "description": "Keys as `run` describes them.", "propertyNames": keys}
+
+
+def key_form(section: str, key: str) -> dict[str, Any]:
     """Return the schema of a key of a scenario, without bounds and patterns: what is wrong is said when it is checked."""
     form = _properties(section)[key]
     types = sorted(_types_of(form), key=_ORDER.index)
@@ -70,9 +73,7 @@ def key_form(section: str, key: str, *, described: bool) -> dict[str, Any]:
     words = choices_of(SECTIONS[section].model_fields[key])
     if words and types == ["string"]:
         short["enum"] = list(words)
-    if described:
-        short["description"] = key_meaning(section, key, words="enum" not in short)
-    return short
+    return short | {"description": key_meaning(section, key, words="enum" not in short)}
 
 
 def key_meaning(section: str, key: str, *, words: bool = True) -> str:

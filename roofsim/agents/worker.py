@@ -18,7 +18,7 @@ from roofsim.agents.cut import chosen_parts, readable
 from roofsim.agents.tools import READING
 from roofsim.errors import shortened
 from roofsim.output import visible
-from roofsim.spec.reading.closed import without_files
+from roofsim.spec.reading.closed import WAY_OUT, without_files
 from roofsim.web.confined import confine
 from roofsim.web.problems import error_document
 from roofsim.web.watch import watched
@@ -29,6 +29,10 @@ _OFTEN: Final = 0.2
 _MEMORY: Final = 6 * 2**30
 #: Answers that are kept, for the rest of a long one.
 _KEPT: Final = 4
+#: What an agent does in place of naming a file.
+_WAY_OUT: Final = (
+    "Give what the file holds, as a mapping; or let files of a folder be named: `roofsim mcp --folder DIR`."
+)
 #: Characters of the text of an answer.
 _LONGEST_TEXT: Final = 8_000
 
@@ -67,7 +71,8 @@ def _answered(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer]) -> dict[
     try:
         return {"answer": _shown(call, kept)}
     except Exception as error:  # a defect is said, too, and the next call is answered
-        return {"error": visible(error_document(error)["error"]["message"])}
+        said: str = error_document(error)["error"]["message"]
+        return {"error": visible(said.replace(WAY_OUT, _WAY_OUT))}
 
 
 def _shown(call: dict[str, Any], kept: OrderedDict[str, ToolAnswer]) -> dict[str, Any]:
