@@ -1,7 +1,7 @@
 """Write files whole or not at all, and text that every terminal can show and none takes for commands.
 
 The one door through which answers leave: `save_text`, `save_bytes` and `replacing` for files, `visible` and `encoded` for
-what people read.
+what people read. `without_files` shuts the other one: while somebody else is answered, no text of a request names a file.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 import re
 import stat
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: What a terminal would obey (control characters, escape sequences), what turns the direction of text around it, further
 #: ends of lines, and halves of characters that no encoding has. Line feeds and tabs are text.
@@ -33,6 +34,13 @@ _PLAIN: Final = {
     "\u2588": "#", "\u2591": ".", "\u2592": ":", "\u2593": "#",
 }  # fmt: skip
 _BOXES: Final = ("BOX DRAWINGS", "BLOCK")
+
+
+#: The folders whose files a request may name, whole paths; None: any file.
+_FOLDERS: Final[ContextVar[tuple[Path, ...] | None]] = ContextVar("roofsim_folders", default=None)
+#: What is said of a name of a file, and what to do in its place.
+NOT_READ: Final = "names a file; none is read here by its name"
+WAY_OUT: Final = "Paste what the file holds, or drop the file on the page."
 
 
 def visible(text: str) -> str:
@@ -141,3 +149,53 @@ def _permissions() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+@contextmanager
+def without_files(within: Iterable[Path] = ()) -> Iterator[None]:
+    """Let no text of a request name a file outside of some folders, in this thread and while this lasts.
+
+    Parameters
+    ----------
+    within
+        The folders; none: no file at all.
+    """
+    token = _FOLDERS.set(tuple(Path(folder).resolve() for folder in within))
+    try:
+        yield
+    finally:
+        _FOLDERS.reset(token)
+
+
+def are_closed() -> bool:
+    """Tell whether a request may name no file."""
+    return _FOLDERS.get() == ()
+
+
+def may_read(path: Path) -> bool:
+    """Tell whether a request may name a file; links are followed first.
+
+    >>> with without_files([Path("/models")]):
+    ...     may_read(Path("/models/gpt.yaml")), may_read(Path("/models/../etc/passwd"))
+    (True, False)
+    """
+    folders = _FOLDERS.get()
+    if folders is None:
+        return True
+    try:
+        whole = path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a circle of links, a name that no file system takes
+        return False
+    return any(whole.is_relative_to(folder) for folder in folders)
+
+
+def outside(path: Path) -> str:
+    """Return what to say of a file that lies outside of the folders; nothing of any other.
+
+    >>> outside(Path("anything"))
+    ''
+    >>> with without_files([Path("/models")]):
+    ...     outside(Path("/etc/passwd"))
+    'Files are read inside /models alone.'
+    """
+    return "" if may_read(path) else f"Files are read inside {', '.join(map(str, _FOLDERS.get() or ()))} alone."

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.agents import catalog
 from roofsim.agents.tools import READING, check_names, tool_form, tool_named
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.output import may_read
 from roofsim.records import dataclass
 from roofsim.report.printed import line_of, text_of
 from roofsim.report.tabular import to_json
 from roofsim.spec.naming import is_path
-from roofsim.spec.reading.closed import may_read
 from roofsim.spec.scenario.document import load_scenario, with_override
 from roofsim.web.options import read_options
 from roofsim.web.scenario import check_size, read_scenario

@@ -17,8 +17,7 @@ from roofsim.agents.answers import ToolAnswer, check_arguments, tool_answer
 from roofsim.agents.cut import chosen_parts, readable
 from roofsim.agents.tools import READING
 from roofsim.errors import shortened
-from roofsim.output import visible
-from roofsim.spec.reading.closed import WAY_OUT, without_files
+from roofsim.output import WAY_OUT, visible, without_files
 from roofsim.web.confined import confine
 from roofsim.web.problems import error_document
 from roofsim.web.watch import watched

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
+from roofsim.output import may_read
 from roofsim.records import dataclass, field, replace
-from roofsim.spec.reading.closed import may_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
