@@ -308,6 +308,7 @@ def server():
     started.kill()
     started.wait()
     for stream in (started.stdin, started.stdout):
+        assert stream is not None
         with contextlib.suppress(OSError):
             stream.close()
 
