@@ -257,6 +257,19 @@ def test_a_folder_of_a_name_with_an_organisation_is_not_looked_at(tmp_path, monk
                 "batches": [1],
             }
         },
+        {
+            "model": {
+                "family": "captured",
+                "name": "x",
+                "file": "/etc/passwd",
+                "digest": "0",
+                "trains": False,
+                "batches": [1],
+                "form": "onnx",
+            },
+            "workload": {"phase": "forward"},
+        },
+        {"model": "net.onnx"},
         {"model": "gpt2-124m", "hardware": {"gpu": "/etc/passwd"}},
         {"model": "gpt2-124m", "hardware": {"system": "../../etc/passwd"}},
         {"model": "gpt2-124m", "workload": {"engine": "/etc/passwd"}},
