@@ -110,19 +110,19 @@ def test_a_captured_program_runs_as_its_file_does(tmp_path):
         ("- 1\n- 2\n", "expected a mapping"),
         ("[1, 2]", "expected a"),
         ("{", "valid"),
-        ("{\"model_type\": \"gpt9\"}", "unknown model_type"),
-        ("{\"model_type\": \"llama\"}", "required key is missing"),
-        ("{\"a\": 1}", "describes no model"),
+        ('{"model_type": "gpt9"}', "unknown model_type"),
+        ('{"model_type": "llama"}', "required key is missing"),
+        ('{"a": 1}', "describes no model"),
         ("model: !!python/name:os.system\n", "plain YAML"),
         ("a: &a [*a]\n", "refers to itself"),
         ("model: x\nmodel: y\n", "duplicate key"),
         ("frobnicate --model x --size 3", "no program"),
-        ("{\"schema\": \"roofsim/capture/1\"}", "required"),
-        ("{\"schema\": \"roofsim/compare/1\"}", "holds an answer"),
+        ('{"schema": "roofsim/capture/1"}', "required"),
+        ('{"schema": "roofsim/compare/1"}', "holds an answer"),
         ("\x00\x01\x02", ""),
         ("<script>alert(1)</script>", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_none_of_these_is_said_in_words(text, said):
     answer = read(text, "dropped.txt")
     assert not answer["ok"]
