@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _RADIUS: Final = 118.0
 _BAND: Final = 22.0
 _TOP: Final = 34.0
+#: Pixels of the size by which bold names are measured: they are wider than plain ones.
+_BOLD: Final = 14.0
 #: Points of an arc, enough that it looks round.
 _POINTS: Final = 48
 
@@ -88,12 +90,12 @@ def _drawn(left: Side, right: Side, hand: float, ends: tuple[float, float], widt
 
 def _side(drawing: SvgDrawing, side: Side, x: float, base: float, width: float) -> None:
     lines = (
-        (f"buy {side.name}", "t b"),
+        (side.name, "t b"),
         (f"{side.price:.2g} %", "t q"),
         (f"{side.ends[0]:.2g} to {side.ends[1]:.2g} %", "t q"),
     )
     for place, (text, kind) in enumerate(lines):
-        half = measure(text) / 2.0
+        half = measure(text, _BOLD) / 2.0
         drawing.text(
             min(max(x, half), width - half),
             base + 20.0 + 16.0 * place,
