@@ -13,12 +13,34 @@ if TYPE_CHECKING:
 #: Events of Python that change files, start programs or reach other machines; none of them belongs to an answer.
 _REFUSED: Final = frozenset(
     {
-        "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir", "os.posix_spawn",
-        "os.remove", "os.rename", "os.rmdir", "os.spawn", "os.startfile", "os.symlink", "os.system", "os.truncate", "os.utime",
-        "pty.spawn", "shutil.copyfile", "shutil.move", "shutil.rmtree", "socket.bind", "socket.connect", "socket.getaddrinfo",
-        "subprocess.Popen", "webbrowser.open",
+        "os.chmod",
+        "os.chown",
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.link",
+        "os.mkdir",
+        "os.posix_spawn",
+        "os.remove",
+        "os.rename",
+        "os.rmdir",
+        "os.spawn",
+        "os.startfile",
+        "os.symlink",
+        "os.system",
+        "os.truncate",
+        "os.utime",
+        "pty.spawn",
+        "shutil.copyfile",
+        "shutil.move",
+        "shutil.rmtree",
+        "socket.bind",
+        "socket.connect",
+        "socket.getaddrinfo",
+        "subprocess.Popen",
+        "webbrowser.open",
     }
-)  # fmt: skip
+)
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 #: What libraries look at of a machine: its processors, its time zone.
 _OF_THE_MACHINE: Final = ("/proc/cpuinfo", "/proc/self", "/sys/devices/system", "/usr/share/zoneinfo", os.devnull)

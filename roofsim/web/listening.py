@@ -125,7 +125,8 @@ def _application(asked: Listening, guard: PageGuard, saved: SavedReports | None)
         from roofsim.web.server import ServedPage, application
     except ImportError as error:
         hint = "Install it with: pip install 'roofsim[web]'"
-        raise SpecError(Problem(f"the page needs {error.name}, which is not installed", hint=hint)) from None
+        missing = (error.name or "").partition(".")[0]
+        raise SpecError(Problem(f"the page needs {missing}, which is not installed", hint=hint)) from None
     return application(ServedPage(guard=guard, workers=asked.workers, limit=asked.limit, saved=saved))
 
 

@@ -116,6 +116,10 @@ def with_files(document: Document) -> dict[str, Any]:
     if file is None:
         return data
     file = file / "config.json" if is_folder(file) else file
+    if file.suffix.lower() not in (".json", ".yaml", ".yml"):
+        raise SpecError(
+            Problem("cannot be opened on the page", Place(str(file)), hint=f"Ask for it here: roofsim run {file}")
+        )
     return data | {"model": read_json(file) if file.suffix.lower() == ".json" else read_yaml(file).data}
 
 

@@ -7,12 +7,15 @@ A message is its length in four bytes and its bytes. A question is the verb, a z
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 from typing import IO, Any, Final
 
+import roofsim.report.html
 from roofsim.spec import usual
 from roofsim.web.confined import confine
 
@@ -23,9 +26,28 @@ _ALLOCATIONS: Final = 200_000
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
 WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("run", {"scenario": {"model": usual.ANY_MODEL}}),
+    (
+        "run",
+        {"scenario": {"model": usual.EXAMPLES["model"][0], "workload": {"phase": "decode", "engine": usual.SERVER}}},
+    ),
+    ("run", {"scenario": {"model": usual.ANY_MODEL, "hardware": {"gpus": 2}}}),
     ("whatif", {"scenario": {"model": usual.ANY_MODEL}, "options": {"changes": ["memory.bandwidth=2x"]}}),
     ("sweep", {"scenario": {"model": usual.ANY_MODEL}, "options": {"axes": {"micro_batch_size": [1, 2]}}}),
     ("catalog", {}),
+)
+
+
+#: What other verbs import.
+_IMPORTED: Final = (
+    "roofsim.analyze.explain",
+    "roofsim.compare.build",
+    "roofsim.decide.advise",
+    "roofsim.decide.need",
+    "roofsim.search.fitting.answer",
+    "roofsim.search.planning.plan",
+    "roofsim.search.serving.search",
+    "roofsim.serve.any_model",
+    "roofsim.views",
 )
 
 
@@ -57,7 +79,10 @@ def answered(message: bytes) -> bytes:
 
 
 def warm() -> None:
-    """Ask what a first answer has to wait for."""
+    """Ask and import what a first answer would have to wait for."""
+    pages = [f"roofsim.report.html.{each.name}" for each in pkgutil.iter_modules(roofsim.report.html.__path__)]
+    for name in (*_IMPORTED, *pages):
+        importlib.import_module(name)
     for verb, request in WARM:
         answered(verb.encode() + b"\0" + json.dumps(request).encode())
     gc.collect()

@@ -27,7 +27,11 @@ QUESTIONS = [
     ("run", GPT, {}),
     ("run", {"model": "gpt2-124m", "hardware": {"override": {"gpu.memory.bandwidth": "2x"}}}, {}),
     ("run", {"model": {"inherits": "gpt2-124m", "num_layers": 3}, "hardware": {"gpu": "h100"}}, {}),
-    ("compare", GPT, {"gpus": ["a100", "8xh100", "a100{memory.bandwidth=2x}"], "sort": "speed", "prices": {"h100": 2.5}}),
+    (
+        "compare",
+        GPT,
+        {"gpus": ["a100", "8xh100", "a100{memory.bandwidth=2x}"], "sort": "speed", "prices": {"h100": 2.5}},
+    ),
     ("compare", {"model": "gpt2-124m"}, {}),
     ("fit", GPT, {}),
     ("fit", GPT, {"largest": "sequence-length"}),
@@ -40,7 +44,11 @@ QUESTIONS = [
     ("serve", SERVED, {"ttft": "500ms", "axes": {"gpu": ["h100", "h200"]}, "top": 2}),
     ("sweep", GPT, {"axes": {"micro_batch_size": [1, 2, 4], "gpu": ["a100", "h100"]}}),
     ("sweep", GPT, {"axes": {"memory.bandwidth": ["1x", "2 TB/s"]}, "figures": ["step_time", "mfu"]}),
-    ("plan", {"model": "gpt2-124m", "workload": {"sequence_length": 512}, "hardware": {"gpu": "a100"}}, {"gpus": "2..4", "top": 3}),
+    (
+        "plan",
+        {"model": "gpt2-124m", "workload": {"sequence_length": 512}, "hardware": {"gpu": "a100"}},
+        {"gpus": "2..4", "top": 3},
+    ),
     ("plan", GPT, {"gpus": [2], "gpu": ["a100", "h100"], "constraints": ["memory < 70 GiB"], "objective": "cost"}),
     ("advise", GPT, {}),
     ("whatif", GPT, {"changes": ["memory.bandwidth=2x", "gpu=h100"], "also": ["tdp=-20%"], "each": True, "by": "op"}),
@@ -49,7 +57,7 @@ QUESTIONS = [
     ("timeline", GPT, {}),
     ("explain", GPT, {"figure": "mfu"}),
     ("explain", GPT, {}),
-]  # fmt: skip
+]
 
 
 def named(question):
@@ -142,7 +150,7 @@ WRONG = [
     ("need", GPT, {}, None),
     ("fit", GPT, {"largest": "colour"}, None),
     ("memory", GPT, {"by": "colour"}, None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("verb", "scenario", "options", "key"), WRONG)
@@ -257,6 +265,19 @@ def test_a_folder_of_a_name_with_an_organisation_is_not_looked_at(tmp_path, monk
                 "batches": [1],
             }
         },
+        {
+            "model": {
+                "family": "captured",
+                "name": "x",
+                "file": "/etc/passwd",
+                "digest": "0",
+                "trains": False,
+                "batches": [1],
+                "form": "onnx",
+            },
+            "workload": {"phase": "forward"},
+        },
+        {"model": "net.onnx"},
         {"model": "gpt2-124m", "hardware": {"gpu": "/etc/passwd"}},
         {"model": "gpt2-124m", "hardware": {"system": "../../etc/passwd"}},
         {"model": "gpt2-124m", "workload": {"engine": "/etc/passwd"}},

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import roofsim
+from roofsim.errors import SpecError
+from roofsim.spec.scenario.document import load_scenario
 from roofsim.web.ask import ask
+from roofsim.web.pasted import with_files
 
 CAPTURE = Path(__file__).parents[2] / "evidence" / "measurements" / "captures" / "alexnet.roofsim.json.gz"
 LLAMA = {
@@ -107,19 +110,19 @@ def test_a_captured_program_runs_as_its_file_does(tmp_path):
         ("- 1\n- 2\n", "expected a mapping"),
         ("[1, 2]", "expected a"),
         ("{", "valid"),
-        ("{\"model_type\": \"gpt9\"}", "unknown model_type"),
-        ("{\"model_type\": \"llama\"}", "required key is missing"),
-        ("{\"a\": 1}", "describes no model"),
+        ('{"model_type": "gpt9"}', "unknown model_type"),
+        ('{"model_type": "llama"}', "required key is missing"),
+        ('{"a": 1}', "describes no model"),
         ("model: !!python/name:os.system\n", "plain YAML"),
         ("a: &a [*a]\n", "refers to itself"),
         ("model: x\nmodel: y\n", "duplicate key"),
         ("frobnicate --model x --size 3", "no program"),
-        ("{\"schema\": \"roofsim/capture/1\"}", "required"),
-        ("{\"schema\": \"roofsim/compare/1\"}", "holds an answer"),
+        ('{"schema": "roofsim/capture/1"}', "required"),
+        ('{"schema": "roofsim/compare/1"}', "holds an answer"),
         ("\x00\x01\x02", ""),
         ("<script>alert(1)</script>", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_none_of_these_is_said_in_words(text, said):
     answer = read(text, "dropped.txt")
     assert not answer["ok"]
@@ -145,3 +148,21 @@ def test_a_megabyte_is_read_in_good_order():
     assert "50000 values" in keys["error"]["message"]
     config = read(json.dumps(LLAMA | {"id2label": {str(n): "x" * 20 for n in range(20_000)}}), "config.json")
     assert config["ok"] or "values" in config["error"]["message"]
+
+
+def test_the_command_hands_files_over_by_what_they_hold(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    (tmp_path / "net.yaml").write_text("family: decoder\nnum_layers: 2\nhidden_size: 128\n", encoding="utf-8")
+    (tmp_path / "gpt.yaml").write_text("model: ./net.yaml\nhardware: {gpu: h100}\n", encoding="utf-8")
+    (tmp_path / "net.onnx").write_bytes(b"\x08")
+    opened = {name: with_files(load_scenario(name, {})) for name in ("gpt2-124m", "./", "gpt.yaml", "net.yaml")}
+    assert opened["gpt2-124m"] == {"model": "gpt2-124m"}
+    assert opened["./"]["model"] == LLAMA
+    assert opened["gpt.yaml"] == {
+        "model": {"family": "decoder", "num_layers": 2, "hidden_size": 128},
+        "hardware": {"gpu": "h100"},
+    }
+    assert opened["net.yaml"]["model"]["num_layers"] == 2
+    with pytest.raises(SpecError, match="cannot be opened on the page"):
+        with_files(load_scenario("net.onnx", {}))

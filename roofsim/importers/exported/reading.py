@@ -10,6 +10,7 @@ from roofsim.importers.captured.form import Capture
 from roofsim.importers.captured.reading import FAMILIES
 from roofsim.importers.exported.tape import fail, shown
 from roofsim.kept import Kept
+from roofsim.output import NOT_READ, are_closed
 from roofsim.spec.reading.foreign import EXPORTS
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.told_apart import Imported
@@ -102,6 +103,8 @@ def form_of(path: Path) -> str:
 
 def digest_of(path: Path) -> str:
     """Return the first digits of a hash of a file's size and of its first and last MiB; all of it where it is small."""
+    if are_closed():
+        fail(str(path), NOT_READ)
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
