@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import roofsim
+from roofsim.errors import SpecError
 from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
+from roofsim.spec import catalog
 from tests.lower.transformer_checks import run
 from tests.lower.vision_checks import catalog_model, parameters
 
@@ -70,3 +73,18 @@ def test_boxes_are_sizes_that_can_be_set():
 
     head = 2 * (256 * 49 * 1024 + 1024 * 1024 + 1024 * (364 + 91))
     assert flops(1000.0) - flops(300.0) == 700 * head
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "workload", "path"),
+    [
+        ("yolo11n", {}, {"image_size": 650}, "workload.image_size"),
+        ("faster-rcnn-resnet50-fpn", {"height": 801}, {}, "model.sizes"),
+    ],
+)
+def test_images_whose_maps_do_not_meet_are_refused(name, sizes, workload, path):
+    data = catalog.load("model", name).data
+    model = {**data, "sizes": {**data.get("sizes", {}), **sizes}}
+    with pytest.raises(SpecError) as caught:
+        roofsim.run({"model": model, "workload": {"phase": "forward", **workload}, "hardware": {"gpu": "h100"}})
+    assert caught.value.problems[0].path == path
