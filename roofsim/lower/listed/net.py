@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import AUTO, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
@@ -213,6 +214,7 @@ class _Net:
 
     def _merged(self, parts: list[Tensor], merge: str) -> Tensor:
         layers = self.context.layers
+        self._check_extents(parts)
         if merge == "append":
             return layers.concat(tuple(parts), 1)
         if merge == "concat":
@@ -221,6 +223,20 @@ class _Net:
         for part in parts[1:]:
             total = layers.add(total, part) if merge == "add" else layers.mul(total, part)
         return total
+
+    def _check_extents(self, parts: list[Tensor]) -> None:
+        """Refuse maps that have become of different extents on their ways, as sides do that no stage divides."""
+        first = parts[0]
+        for part in parts[1:]:
+            if self.context.is_map(first) and not all(map(same, first.shape[2:], part.shape[2:])):
+                raise SpecError(
+                    Problem(
+                        f"{self.context.model.name} does not take images of this size: {first} and {part} come together",
+                        path="model.sizes" if self.context.model.sides is not None else "workload.image_size",
+                        hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                        code="image-size",
+                    )
+                )
 
 
 def over_prompts(item: Any) -> bool:

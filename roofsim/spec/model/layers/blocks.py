@@ -171,7 +171,7 @@ class BatchNormBlock(LayerBlock):
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the same."""
         del sizes
-        wants(taken, "maps", what="batch_norm")
+        wants(taken, "maps", "rows", what="batch_norm")
         return taken
 
 
