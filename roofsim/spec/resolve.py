@@ -18,7 +18,7 @@ from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
 from roofsim.spec.reading.collector import Collector
-from roofsim.spec.reading.foreign import check_named, is_program
+from roofsim.spec.reading.foreign import check_named, is_capture, is_program
 from roofsim.spec.reading.source import Document, from_mapping, is_folder
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_request
@@ -39,7 +39,7 @@ from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.sizes import complete_workload
-from roofsim.spec.settle.stated import chosen, unstated
+from roofsim.spec.settle.stated import chosen, of_forward_only, unstated
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.kernels import Constants
@@ -121,6 +121,7 @@ class Resolver:
         """
         with Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
+            scenario = of_forward_only(scenario, model, self.document)
             self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
             scenario = self._of_stack(scenario, model)
@@ -261,7 +262,7 @@ class Resolver:
         if "inherits" in given:
             return self._inherited(given)
         self.origins.append(("model", "stated in the scenario"))
-        if "family" not in given and "model_type" in given:
+        if "family" not in given and ("model_type" in given or is_capture(given)):
             return self._model_of(self._imported(given, self.document.source), "", "inline")
         return self._model_of(self.document.part(("model",), given), "model", "inline")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
+from roofsim.output import are_closed
 from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def plain(data: Any, depth: int = 0) -> Any:
 
 def is_file(path: Path) -> bool:
     """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
+    if are_closed():
+        return False
     try:
         return path.is_file()
     except OSError:
@@ -141,6 +144,8 @@ def is_file(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Tell whether there is such a folder."""
+    if are_closed():
+        return False
     try:
         return path.is_dir()
     except OSError:

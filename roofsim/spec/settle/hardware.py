@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.output import NOT_READ, are_closed
 from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
@@ -106,7 +107,8 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
     place = scenario.place(("hardware", "calibration"))
     path = overlay_path(given, scenario)
     if path is None:
-        raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
+        said = f"{given[:60]!r} {NOT_READ}" if are_closed() else f"no such file: {given}"
+        raise SpecError(Problem(said, place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
     if overlay.gpu not in (None, hardware.gpu.name):
         raise SpecError(
