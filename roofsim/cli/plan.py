@@ -183,9 +183,15 @@ def plan(
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
     if (target := read_target(ttft, tpot, percentile, shown="--")) is not None:
         steps = {
-            "--robust": robust, "--scheduler": scheduler, "--resume": resume, "--block": block, "--merge": merge, "--emit": emit,
-            "--plot": plot, "--also": also,
-        }  # fmt: skip
+            "--robust": robust,
+            "--scheduler": scheduler,
+            "--resume": resume,
+            "--block": block,
+            "--merge": merge,
+            "--emit": emit,
+            "--plot": plot,
+            "--also": also,
+        }
         of_one_server(steps)
         document = document_of(scenario, overrides)
         bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}

@@ -94,8 +94,8 @@ def test_a_first_sentence_does_not_sell_what_buys_nothing():
 
 def test_a_way_that_ends_early_is_not_sold_for_more_than_it_brings():
     """Bandwidth that costs little and brings a tenth is named for that tenth alone."""
-    cheap = Marginal("memory_bandwidth", elasticity=0.2, percent=0.3, low=0.0, high=0.5, usd=None, doubled=0.1)
-    dear = Marginal("tensor_flops", elasticity=0.5, percent=1.2, low=1.0, high=1.4, usd=None, doubled=0.27)
+    cheap = Marginal(resource="memory_bandwidth", elasticity=0.2, percent=0.3, low=0.0, high=0.5, usd=None, doubled=0.1)
+    dear = Marginal(resource="tensor_flops", elasticity=0.5, percent=1.2, low=1.0, high=1.4, usd=None, doubled=0.27)
     told = sentences.verdict({"compute": 0.7, "memory_bandwidth": 0.3}, (cheap, dear))
     assert told.startswith("Bandwidth for the first 10.0 %, compute beyond: ")
     assert told.endswith("twice the memory bandwidth makes it 10.0 % faster, twice the tensor FLOP/s 27.0 %.")
