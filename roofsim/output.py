@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: What a terminal would obey (control characters, escape sequences), what turns the direction of text around it, further
 #: ends of lines, and halves of characters that no encoding has. Line feeds and tabs are text.
@@ -36,7 +36,8 @@ _PLAIN: Final = {
 _BOXES: Final = ("BOX DRAWINGS", "BLOCK")
 
 
-_CLOSED: Final[ContextVar[bool]] = ContextVar("roofsim_files_closed", default=False)
+#: The folders whose files a request may name, whole paths; None: any file.
+_FOLDERS: Final[ContextVar[tuple[Path, ...] | None]] = ContextVar("roofsim_folders", default=None)
 #: What is said of a name of a file, and what to do in its place.
 NOT_READ: Final = "names a file; none is read here by its name"
 WAY_OUT: Final = "Paste what the file holds, or drop the file on the page."
@@ -151,15 +152,50 @@ def _permissions() -> int:
 
 
 @contextmanager
-def without_files() -> Iterator[None]:
-    """Let no text of a request name a file, in this thread and while this lasts."""
-    token = _CLOSED.set(True)
+def without_files(within: Iterable[Path] = ()) -> Iterator[None]:
+    """Let no text of a request name a file outside of some folders, in this thread and while this lasts.
+
+    Parameters
+    ----------
+    within
+        The folders; none: no file at all.
+    """
+    token = _FOLDERS.set(tuple(Path(folder).resolve() for folder in within))
     try:
         yield
     finally:
-        _CLOSED.reset(token)
+        _FOLDERS.reset(token)
 
 
 def are_closed() -> bool:
     """Tell whether a request may name no file."""
-    return _CLOSED.get()
+    return _FOLDERS.get() == ()
+
+
+def may_read(path: Path) -> bool:
+    """Tell whether a request may name a file; links are followed first.
+
+    >>> with without_files([Path("/models")]):
+    ...     may_read(Path("/models/gpt.yaml")), may_read(Path("/models/../etc/passwd"))
+    (True, False)
+    """
+    folders = _FOLDERS.get()
+    if folders is None:
+        return True
+    try:
+        whole = path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a circle of links, a name that no file system takes
+        return False
+    return any(whole.is_relative_to(folder) for folder in folders)
+
+
+def outside(path: Path) -> str:
+    """Return what to say of a file that lies outside of the folders; nothing of any other.
+
+    >>> outside(Path("anything"))
+    ''
+    >>> with without_files([Path("/models")]):
+    ...     outside(Path("/etc/passwd"))
+    'Files are read inside /models alone.'
+    """
+    return "" if may_read(path) else f"Files are read inside {', '.join(map(str, _FOLDERS.get() or ()))} alone."

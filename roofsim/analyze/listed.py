@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
+from roofsim.errors import UnknownNameError
 from roofsim.spec import catalog, usual
 from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.source import read_kept
@@ -31,6 +32,16 @@ def overview_rows(kinds: dict[str, str]) -> list[dict[str, Any]]:
         examples = [name for name in usual.EXAMPLES[kind] if name in known]
         rows.append({"catalog": plural, "entries": len(catalog.known(key)), "examples": examples})
     return rows
+
+
+def same_card(name: str, asked: str) -> bool:
+    """Tell whether a card is what was asked for: one that begins with it, or the one that it stands for."""
+    if name == asked or name.startswith(f"{asked}-"):
+        return True
+    try:
+        return catalog.resolve_name("gpu", asked) == name
+    except UnknownNameError:
+        return False
 
 
 def _figures(kind: str, name: str) -> dict[str, Any]:

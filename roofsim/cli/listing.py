@@ -125,27 +125,14 @@ def _list_others(what: str | None, *, json: bool, csv: bool) -> None:
 
 
 def _list_catalog(kind: str, wanted: dict[str, str | bool | None], sort: str | None, *, json: bool, csv: bool) -> None:
-    from roofsim.analyze.listed import catalog_rows
+    from roofsim.analyze.listed import catalog_rows, same_card
 
     rows = catalog_rows(kind)
     if sort is not None or any(wanted.values()):
         from roofsim.analyze.filters import chosen
 
-        rows = chosen(rows, kind, wanted, sort=sort, same_card=_same_card)
+        rows = chosen(rows, kind, wanted, sort=sort, same_card=same_card)
     _print(rows, json=json, csv=csv)
-
-
-def _same_card(name: str, asked: str) -> bool:
-    """Tell whether a card is what was asked for: one that begins with it, or the one that it stands for."""
-    from roofsim.errors import UnknownNameError
-    from roofsim.spec import catalog
-
-    if name == asked or name.startswith(f"{asked}-"):
-        return True
-    try:
-        return catalog.resolve_name("gpu", asked) == name
-    except UnknownNameError:
-        return False
 
 
 def _print(rows: list[dict[str, Any]], *, json: bool, csv: bool) -> None:

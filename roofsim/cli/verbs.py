@@ -218,6 +218,11 @@ VERBS: Final = {
         "Write a script that captures any PyTorch model as a file that every verb takes in a model's place.",
         ("roofsim capture --write capture.py", "roofsim capture --write capture.py --force", "roofsim capture"),
     ),
+    "mcp": Verb(
+        "roofsim.cli.mcp:mcp",
+        "Answer agents: tools of the Model Context Protocol on standard input and output.",
+        ("roofsim mcp --help", "roofsim mcp --folder models", "roofsim mcp --time-limit 30 --characters 20000"),
+    ),
     "init": Verb(
         "roofsim.cli.init:init",
         "Write a commented scenario that runs as it is, or a model: a start for a file of your own.",

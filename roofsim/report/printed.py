@@ -292,7 +292,7 @@ def _line_of_check(answer: Check) -> str:
 def _line_of_sweep(answer: SweepTable) -> str:
     from roofsim.report.sweep import summary
 
-    return f"{' x '.join(answer.axes)}: {summary(answer)}"
+    return f"{' x '.join(answer.axes)}: {'; '.join(summary(answer))}"
 
 
 def _line_of_table(answer: Table) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from roofsim.errors import Place, Problem, SpecError, near_matches, one_of, shortened
-from roofsim.output import NOT_READ, WAY_OUT, are_closed
+from roofsim.output import NOT_READ, WAY_OUT, are_closed, may_read, outside
 from roofsim.spec import catalog
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 
-SUFFIXES: Final = (".yaml", ".yml", ".json", ".roofsim.json.gz", ".onnx")
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".roofsim.json.gz", ".onnx", ".pt2", ".stablehlo", ".mlir")
 #: What a path begins with that names no organisation of a model.
 _ROOTS: Final = (".", "~", os.sep)
 
@@ -100,7 +100,7 @@ def _has_separator(given: str) -> bool:
 
 def _exists(path: Path) -> bool:
     try:
-        return path.exists()
+        return may_read(path) and path.exists()
     except (OSError, ValueError):  # a name that no file system takes
         return False
 
@@ -111,6 +111,8 @@ def _is_folder_of_a_model(path: Path) -> bool:
 
 def _missing_hint(path: Path) -> str:
     """Say what a file that is not there may be meant as: another one beside it, a catalog entry, or a new one."""
+    if refused := outside(path):
+        return refused
     beside = (
         [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if is_folder(path.parent) else []
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Events of Python that change files, start programs or reach other machines; none of them belongs to an answer.
 _REFUSED: Final = frozenset(
@@ -31,9 +34,10 @@ def allowed_folders() -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
 
 
-def confine() -> None:
-    """Let this process read nothing but `allowed_folders` and write nothing, from now on and for good."""
-    folders = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in allowed_folders())
+def confine(more: Iterable[Path] = ()) -> None:
+    """Let this process read nothing but `allowed_folders` and these, and write nothing, from now on and for good."""
+    named = (*allowed_folders(), *map(os.path.realpath, more))
+    folders = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in named)
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

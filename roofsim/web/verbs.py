@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass, field
+from roofsim.web.watch import tell, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,11 +56,8 @@ def _compare(document: Document, options: Options) -> VerbAnswer:
     from roofsim.spec.settle.cards import read_cards
 
     cards = read_cards(options.get("gpus", ()), "cards")
-    return _plain(
-        compare_document(
-            document, cards, resolve_document, answer, sort=options.get("sort"), prices=options.get("prices")
-        )
-    )
+    wanted = {"sort": options.get("sort"), "prices": options.get("prices")}
+    return _plain(compare_document(document, cards, resolve_document, answer, progress=told_of, **wanted))
 
 
 def _serve(document: Document, options: Options) -> VerbAnswer:
@@ -85,7 +83,7 @@ def _sweep(document: Document, options: Options) -> VerbAnswer:
         raise SpecError(Problem("expected at least one axis", Place("--axis")))
     figures = tuple(part.strip() for part in options.get("figures", "").split(",") if part.strip())
     wanted = with_fits(figures)
-    table = sweep_document(document, options["axes"], answer, import_model, figures=wanted)
+    table = sweep_document(document, options["axes"], answer, import_model, figures=wanted, progress=told_of)
     if not table.feasible.any():
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
     return VerbAnswer(answer=table, data=table.to_dict(), arguments={"figures": wanted}, shown={"figures": figures})
@@ -95,6 +93,7 @@ def _plan(document: Document, options: Options) -> VerbAnswer:
     from roofsim.plans import TOP, plan_servers, planning_tools
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.plan import plan_asked
+    from roofsim.search.planning.running import Spread
     from roofsim.serve.target import read_target
 
     asked = PlanRequest.of(
@@ -110,8 +109,10 @@ def _plan(document: Document, options: Options) -> VerbAnswer:
     target = read_target(*(options.get(name) for name in _BOUNDS), shown="--")
     top = options.get("top", TOP)
     if target is not None:
-        return _plain(plan_servers(document, asked, target, k=top))
-    return _plain(plan_asked(document, asked, planning_tools(), k=top, robust=options.get("robust", False)))
+        return _plain(plan_servers(document, asked, target, k=top, progress=told_of))
+    spread = Spread(watch=lambda progress: tell(progress.done, progress.of))
+    robust = options.get("robust", False)
+    return _plain(plan_asked(document, asked, planning_tools(), k=top, robust=robust, spread=spread))
 
 
 def _memory(document: Document, options: Options) -> VerbAnswer:
@@ -126,7 +127,7 @@ def _advise(document: Document, _: Options) -> VerbAnswer:
     from roofsim.web.command import command_of
 
     words = command_of("whatif", document.data, {}).removeprefix("roofsim whatif ")
-    return _plain(advise_documents([(words.partition(" ")[0], document, words)]))
+    return _plain(advise_documents([(words.partition(" ")[0], document, words)], progress=told_of))
 
 
 def _whatif(document: Document, options: Options) -> VerbAnswer:

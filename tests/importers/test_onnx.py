@@ -112,6 +112,11 @@ def test_a_named_size_can_be_fixed(tmp_path):
     assert [op.m for op in graph if isinstance(op, Matmul)] == [1.0]
 
 
+def test_a_size_that_is_not_open_is_named_with_near_ones(tmp_path):
+    with pytest.raises(SpecError, match=r"leaves no size 'batc' open.*Did you mean 'batch'"):
+        roofsim.run(product(tmp_path), gpu="h100", model__dims={"batc": 1})
+
+
 def test_sizes_that_follow_no_polynomial_are_refused(tmp_path):
     nodes = [
         helper.make_node("Conv", ["x", "k"], ["c"], name="conv", strides=[5, 5]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from roofsim.errors import did_you_mean
 from roofsim.importers.captured.form import Capture
 from roofsim.importers.captured.reading import FAMILIES
-from roofsim.importers.exported.tape import fail
+from roofsim.importers.exported.tape import fail, shown
 from roofsim.kept import Kept
 from roofsim.spec.reading.foreign import EXPORTS
 from roofsim.spec.reading.source import from_mapping
@@ -81,6 +82,15 @@ def exported_program(path: Path, digest: str, fixed: Mapping[str, int], stated: 
 def _program(path: Path, digest: str, fixed: Mapping[str, int], stated: frozenset[str]) -> Capture:
     if digest_of(path) != digest:
         fail(str(path), "has changed since it was read", "Run the command again.")
+    dims = _file(path, digest).dims({})
+    known = [*([] if dims.batch is None else [dims.batch]), *dims.length, *dims.others]
+    for name in fixed:
+        if name not in known:
+            fail(
+                str(path),
+                f"leaves no size {shown(name)!r} open",
+                did_you_mean(name, known) if known else "All are fixed.",
+            )
     name = path.name.rpartition(".")[0] or path.name
     return validate(Capture, from_mapping(_file(path, digest).capture(fixed, stated, name), str(path)))
 
@@ -111,7 +121,14 @@ def _file(path: Path, digest: str) -> ExportedFile:
 
 
 def _read(path: Path) -> ExportedFile:
-    assert form_of(path) == "onnx"
+    if form_of(path) == "pt2":
+        from roofsim.importers.exported.pt2.model import read_pt2
+
+        return read_pt2(path)
+    if form_of(path) == "stablehlo":
+        from roofsim.importers.exported.stablehlo.model import read_stablehlo
+
+        return read_stablehlo(path)
     from roofsim.importers.exported.onnx.model import read_onnx
 
     return read_onnx(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
-from roofsim.output import are_closed
+from roofsim.output import may_read
 from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -134,20 +134,16 @@ def plain(data: Any, depth: int = 0) -> Any:
 
 def is_file(path: Path) -> bool:
     """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
-    if are_closed():
-        return False
     try:
-        return path.is_file()
+        return may_read(path) and path.is_file()
     except OSError:
         return False
 
 
 def is_folder(path: Path) -> bool:
     """Tell whether there is such a folder."""
-    if are_closed():
-        return False
     try:
-        return path.is_dir()
+        return may_read(path) and path.is_dir()
     except OSError:
         return False
 
