@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from roofsim.cli.complete import catalog_names
-from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Json
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json
+from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import as_rows, checked_path, console
 from roofsim.cli.words import Option
 
@@ -82,6 +83,7 @@ def collectives(
     sizes: Sizes = None,
     stride: Stride = 1,
     engine: Engine = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
@@ -91,12 +93,23 @@ def collectives(
     from roofsim.views import collectives as view_of
 
     checked_path(plot, *PICTURES)
+    checked_report(html)
     counts, wanted = None if ranks is None else _whole(ranks), None if sizes is None else _bytes(sizes)
     view = view_of(system, op, gpu=gpu, ranks=counts, sizes=wanted, stride=stride, engine=engine)
     if not as_rows(view.rows, json=json, csv=csv):
         from roofsim.report.printed import show
 
         show(view, console())
+    asked = {
+        "system": system,
+        "op": op,
+        "gpu": gpu,
+        "ranks": counts,
+        "sizes": wanted,
+        "stride": stride,
+        "engine": engine,
+    }
+    write_report(html, view, "collectives", None, asked)
     if plot is not None:
         from roofsim.report.collective_plots import draw_collectives
         from roofsim.report.figure import look

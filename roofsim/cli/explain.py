@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from roofsim.cli.flags import Csv, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
+from roofsim.cli.report import checked_report, write_report
+from roofsim.cli.request import Overrides, as_rows, console, document_of, evaluated, write_text
 from roofsim.cli.words import Argument
 
 Figure = Annotated[
@@ -21,13 +22,21 @@ Figure = Annotated[
 
 @scenario_options
 def explain(
-    *, scenario: Scenario, figure: Figure = "step_time", json: Json = False, csv: Csv = False, overrides: Overrides
+    *,
+    scenario: Scenario,
+    figure: Figure = "step_time",
+    html: Html = None,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
 ) -> None:
     """Trace a figure back to operations, formulas, constants and their sources."""
     from roofsim.analyze.explain import explain as unfold
     from roofsim.api import answer
 
-    evaluation = evaluated(scenario, overrides)
+    checked_report(html)
+    document = document_of(scenario, overrides)
+    evaluation = evaluated(document, [])
     explanation = unfold(evaluation, answer(evaluation), figure)
     if json:
         from roofsim.report.tabular import to_json
@@ -37,3 +46,4 @@ def explain(
         from roofsim.report.printed import show
 
         show(explanation, console())
+    write_report(html, explanation, "explain", document, {"figure": figure})

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from roofsim.cli.complete import scenarios
-from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Json, Top
+from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json, Top
 from roofsim.cli.options import LONG_RUNS, is_number, scenario_options
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+from roofsim.cli.report import checked_report, write_report
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, evaluated
 from roofsim.cli.words import Argument, Option
 from roofsim.records import replace
 
@@ -65,6 +66,7 @@ def memory(
     tensor: Tensor = None,
     curve: Curve = False,
     top: Top = None,
+    html: Html = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
@@ -78,18 +80,26 @@ def memory(
     views = {"--by": by, "--tensor": name, "--curve": curve or None}
     _checked(views, scenario, snapshot)
     checked_path(plot, *PICTURES)
+    checked_report(html)
     if scenario is None:
+        if html is not None:
+            from roofsim.errors import Problem, SpecError
+
+            raise SpecError(Problem("--html needs a scenario: the report is of a prediction"))
         _measured_alone(snapshot, plot, overrides, json=json, csv=csv)
         return
     from roofsim.views import memory_view_of
 
-    evaluation = evaluated(scenario, overrides, with_curve=True)
+    document = document_of(scenario, overrides)
+    evaluation = evaluated(document, [], with_curve=True)
+    view: Table
     if any(views.values()):
         view = memory_view_of(evaluation, by=by, tensor=name, top=top)
         if not as_rows(view.rows, json=json, csv=csv):
             _show(view)
     else:
-        _ledger(evaluation, snapshot, json=json, csv=csv)
+        view = _ledger(evaluation, snapshot, json=json, csv=csv)
+    write_report(html, view, "memory", document, {"by": by, "tensor": name, "curve": curve or None, "top": top})
     if plot is not None:
         from roofsim.analyze.ledger import memory_of
         from roofsim.report.figure import look
@@ -125,7 +135,7 @@ def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None)
     checked_view(views["--by"])
 
 
-def _ledger(evaluation: Evaluation, snapshot: Path | None, *, json: bool, csv: bool) -> None:
+def _ledger(evaluation: Evaluation, snapshot: Path | None, *, json: bool, csv: bool) -> Table:
     from roofsim.views import memory_ledger_of
 
     ledger = memory_ledger_of(evaluation)
@@ -133,6 +143,7 @@ def _ledger(evaluation: Evaluation, snapshot: Path | None, *, json: bool, csv: b
         ledger = replace(ledger, measured=_measured(snapshot, ledger.ledger, ledger.allocation))
     if not as_rows([ledger.to_dict()] if json or csv else [], json=json, csv=csv):
         _show(ledger)
+    return ledger
 
 
 def _show(view: Table) -> None:

@@ -183,12 +183,21 @@ def plan(
     asked = PlanRequest.of(gpus, gpu, objective, constraint or (), axes, fix or (), shown="--", also=also or ())
     if (target := read_target(ttft, tpot, percentile, shown="--")) is not None:
         steps = {
-            "--robust": robust, "--scheduler": scheduler, "--resume": resume, "--block": block, "--merge": merge, "--emit": emit,
-            "--html": html, "--plot": plot, "--also": also,
-        }  # fmt: skip
+            "--robust": robust,
+            "--scheduler": scheduler,
+            "--resume": resume,
+            "--block": block,
+            "--merge": merge,
+            "--emit": emit,
+            "--plot": plot,
+            "--also": also,
+        }
         of_one_server(steps)
-        choices = plan_servers(document_of(scenario, overrides), asked, target, k=top, cuts=not exhaustive)
+        document = document_of(scenario, overrides)
+        bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}
+        choices = plan_servers(document, asked, target, k=top, cuts=not exhaustive)
         print_choices(choices, json=json, csv=csv)
+        write_report(html, choices, "plan", document, {**bounds, "gpus": gpus, "gpu": gpu, "axes": axes, "top": top})
         return
     share = None if block is None else read_share(block)
     if share is not None and resume is None:

@@ -100,10 +100,12 @@ def serve(
 
         overrides, axes = split_flags(overrides, axis or [], target)
         if axes and target is not None:
-            of_one_server({"--html": html, "--plot": plot, "--simulate": simulate})
+            of_one_server({"--plot": plot, "--simulate": simulate})
             document = document_of(asked_for(scenario, from_launch, overrides), overrides)
             document = document if log is None else log.on(document)
-            chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
+            choices = chosen(document, axes, target, top=top, cuts=not exhaustive, json=json, csv=csv)
+            bounds = {"ttft": ttft, "tpot": tpot, "percentile": None if percentile is None else float(percentile)}
+            write_report(html, choices, "serve", document, {**bounds, "axes": axes, "top": top})
             return
     document = document_of(asked_for(scenario, from_launch, overrides), overrides)
     served = serve_any(document, resolve_document, simulated=simulate, target=target, requests=log)

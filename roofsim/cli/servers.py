@@ -63,8 +63,8 @@ def chosen(
     cuts: bool,
     json: bool,
     csv: bool,
-) -> None:
-    """Search, with a progress bar, and print the answer as it is asked for."""
+) -> ServerChoices:
+    """Search, with a progress bar, print the answer as it is asked for, and return it."""
     from roofsim.api import resolve_document
     from roofsim.cli.progress import tracked
     from roofsim.search.serving.search import search_servers
@@ -73,6 +73,7 @@ def chosen(
         document, axes, target, resolve_document, k=top, cuts=cuts, progress=lambda places: tracked(places, "pricing")
     )
     print_choices(answer, json=json, csv=csv)
+    return answer
 
 
 def print_choices(answer: ServerChoices, *, json: bool, csv: bool) -> None:

@@ -48,10 +48,13 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
     if not sure:  # prices do not say which is cheaper: first what makes it faster
         first, second = more, less
     head = _HEADS[first.resource] if sure else f"{_HEADS[first.resource]}, if anything"
+    if sure and first.doubled < second.doubled:  # the cheaper way ends before the other
+        head = f"{head} for the first {percent(first.doubled)}, {_HEADS[second.resource].lower()} beyond"
     doubt = "" if sure else "; market prices do not tell the two apart"
     return (
         f"{head}: 1 % more speed costs {_price(first)} through {_NAMES[first.resource]}, and {_price(second)} through "
-        f"{_NAMES[second.resource]}{doubt}."
+        f"{_NAMES[second.resource]}{doubt}; twice the {_NAMES[first.resource]} makes it {percent(first.doubled)} faster, twice the "
+        f"{_NAMES[second.resource]} {percent(second.doubled)}."
     )
 
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import roofsim
+from roofsim.decide import sentences
 from roofsim.decide.candidates import candidates
 from roofsim.decide.market import RESOURCES, least_squares, market_of
+from roofsim.decide.prices import Marginal
 from roofsim.decide.whatif import Asking
 from roofsim.errors import SpecError
+from roofsim.records import replace
 from roofsim.report.tabular import to_json
 from roofsim.spec.scenario.document import load_scenario
 from tests.surely import sure
@@ -87,6 +90,17 @@ def test_a_first_sentence_does_not_sell_what_buys_nothing():
     assert busy.verdict.startswith("Neither bandwidth nor compute: ")
     idle = {one.change for one in busy.not_worth}
     assert {"memory.bandwidth=2x", "peak.bf16=2x"} <= idle
+
+
+def test_a_way_that_ends_early_is_not_sold_for_more_than_it_brings():
+    """Bandwidth that costs little and brings a tenth is named for that tenth alone."""
+    cheap = Marginal(resource="memory_bandwidth", elasticity=0.2, percent=0.3, low=0.0, high=0.5, usd=None, doubled=0.1)
+    dear = Marginal(resource="tensor_flops", elasticity=0.5, percent=1.2, low=1.0, high=1.4, usd=None, doubled=0.27)
+    told = sentences.verdict({"compute": 0.7, "memory_bandwidth": 0.3}, (cheap, dear))
+    assert told.startswith("Bandwidth for the first 10.0 %, compute beyond: ")
+    assert told.endswith("twice the memory bandwidth makes it 10.0 % faster, twice the tensor FLOP/s 27.0 %.")
+    far = replace(cheap, doubled=0.4)
+    assert sentences.verdict({"compute": 0.7}, (far, dear)).startswith("Bandwidth: 1 % more speed costs ")
 
 
 def test_one_percent_more_speed_costs_what_the_market_asks_over_what_it_gains(decode):

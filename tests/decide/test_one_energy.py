@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import roofsim
@@ -13,7 +15,13 @@ from roofsim.search.planning import search
 from roofsim.search.planning.priced import Pricer
 from tests.surely import sure
 
-GPT = {"gpu": "h100", "engine": "megatron-core", "precision": "bf16", "sequence_length": 1024, "global_batch_size": 32}
+GPT: dict[str, Any] = {
+    "gpu": "h100",
+    "engine": "megatron-core",
+    "precision": "bf16",
+    "sequence_length": 1024,
+    "global_batch_size": 32,
+}
 JOULES = 3.6e6
 
 
@@ -38,7 +46,7 @@ def test_a_plan_ranks_by_the_energy_of_run(planned):
 
 def roofsim_document(one):
     """Return a planned layout as the scenario that it runs as."""
-    data = {"model": "gpt2", "workload": {}, "parallel": {}, "hardware": {}}
+    data: dict[str, Any] = {"model": "gpt2", "workload": {}, "parallel": {}, "hardware": {}}
     keys = {"workload": ("engine", "precision", "sequence_length", "global_batch_size"), "hardware": ("gpu",)}
     for section, names in keys.items():
         data[section] = {name: GPT[name] for name in names}
@@ -83,7 +91,7 @@ def test_sweep_power_jobs_and_owning_agree_with_run(model, options):
     gpus, watts = evaluation.resolved.gpus, kwh * JOULES / result.step_time
     (row,) = roofsim.sweep(model, {"hardware.gpus": [1]}, **options).to_rows()
     assert row["cost.kwh"] == pytest.approx(kwh, rel=1e-9)
-    (limit,) = roofsim.power(model, limits=[float(evaluation.resolved.gpu.tdp)], **options).rows
+    (limit,) = roofsim.power(model, limits=[sure(evaluation.resolved.gpu.tdp)], **options).rows
     assert limit.drawn * gpus == pytest.approx(watts, rel=1e-9)
     owned = roofsim.rent_or_buy(model, rent=2.0, purchase="30k", **options)
     assert owned.watts == pytest.approx(watts, rel=1e-9)

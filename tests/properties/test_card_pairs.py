@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MARGIN = 0.01
 HOST = {"name": "bench", "gpus_per_node": 1, "topology": "single"}
 LLAMA = TINY_LLAMA | {"num_layers": 2, "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4}
-QUICK = {
+QUICK: dict[str, tuple[Any, dict[str, Any]]] = {
     "decode of llama.cpp": (LLAMA, {"phase": "decode", "batch_size": 1, "context_length": 512, "engine": "llama.cpp"}),
     "decode of vllm": (LLAMA, {"phase": "decode", "batch_size": 64, "context_length": 512, "engine": "vllm"}),
     "training": (LLAMA, {"phase": "train", "micro_batch_size": 4, "sequence_length": 512, "precision": "fp16"}),
 }
-SLOW = {
+SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
     **{
         f"{phase} of {engine}": ("llama3-8b", {"phase": phase, "engine": engine, **sizes})
         for engine in ("vllm", "tensorrt-llm", "pytorch-compile", "llama.cpp", "exllamav2")

@@ -26,6 +26,7 @@ _PAGES: Final = {
     "Fit": "of_fit",
     "Served": "of_serve",
     "ServedPasses": "of_serve",
+    "ServerChoices": "of_servers",
     "Timeline": "of_timeline",
     "WhatIf": "of_whatif",
     "Need": "of_need",

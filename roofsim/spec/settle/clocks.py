@@ -29,4 +29,4 @@ def with_clock(gpu: Gpu, stated: Gpu, architecture: Architecture, assumed: list[
     assumed.append(
         f"gpu.clock: {humanize(clock, 'Hz', 4)}, at which {units} {architecture.name} units do its 16-bit peak"
     )
-    return gpu.model_copy(update={"clock": Clock(boost=f"{clock!r} Hz")})
+    return gpu.model_copy(update={"clock": Clock.model_validate({"boost": f"{clock!r} Hz"})})
