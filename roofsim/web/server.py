@@ -90,9 +90,9 @@ class StaticFile:
 
 def static_files() -> dict[str, StaticFile]:
     """Return the files of the page by name; nothing else has one."""
-    look = files("roofsim.report.html") / "templates" / "page.css"  # that of reports, whose sections the page shows
-    own = StaticFile(look.read_bytes(), _TYPES[".css"])
-    return {"page.css": own, **_below(files("roofsim.web") / _FOLDER, "")}
+    of_reports = files("roofsim.report.html") / "templates"  # their sections are what the page shows
+    shared = {name: StaticFile((of_reports / name).read_bytes(), _TYPES[name[4:]]) for name in ("page.css", "page.js")}
+    return shared | _below(files("roofsim.web") / _FOLDER, "")
 
 
 def _below(folder: Traversable, prefix: str) -> dict[str, StaticFile]:

@@ -12,7 +12,6 @@ TWICE = {"bert-base.onnx": "the exporter folds the transposition of the output's
 OTHER_PROGRAMS = {
     "convnext-tiny.onnx": "channels are moved to the last axis and back by transpositions",
     "gpt2.onnx": "attention has a mask, which nothing says is causal",
-    "efficientnet-b0.onnx": "one more launch in each squeeze and excitation",
 }
 
 

@@ -77,7 +77,12 @@ def test_an_answer_is_what_its_command_prints(question, cli, tmp_path, monkeypat
     assert timeless(json.loads(cli(*words[1:], "--json"))) == timeless(json.loads(json.dumps(answer["data"])))
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=named)
+#: Verbs that search, whose Python is asked in the long suite.
+SEARCHING = ("advise", "need", "serve-ttft-axes-top", "fit-fewest")
+AGAIN = [pytest.param(each, marks=pytest.mark.slow if named(each).startswith(SEARCHING) else ()) for each in QUESTIONS]
+
+
+@pytest.mark.parametrize("question", AGAIN, ids=named)
 def test_the_python_of_an_answer_gives_it_again(question, tmp_path, monkeypatch):
     verb, scenario, options = question
     answer = ask(verb, {"scenario": scenario, "options": options, "html": False})
@@ -100,7 +105,7 @@ def test_every_verb_is_asked_above():
 def test_an_answer_has_what_the_page_shows():
     answer = ask("run", {"scenario": GPT})
     assert answer["headline"].startswith("gpt2-124m")
-    assert answer["html"].lstrip().startswith('<main class="roofsim">')
+    assert answer["html"].lstrip().startswith('<article class="roofsim">')
     assert "style=" not in answer["html"]  # a policy without unsafe-inline would drop it
     assert "<script" not in answer["html"]
     assert answer["data"]["elasticity"].keys() >= {"memory_bandwidth", "tensor_flops"}

@@ -1,5 +1,6 @@
-"""Export small and usual networks as ONNX without their weights, and count them with PyTorch: ``python make_onnx.py``.
+"""Export small and usual networks as ONNX without their weights, and count them with PyTorch.
 
+Run as ``python -m roofsim_evidence.exports.make_onnx``.
 Needs torch, torchvision, transformers, timm, onnx and onnxscript; the tests and roofsim need none of them but onnx. Writes a
 compressed file of each network and its row of `counts.csv`: parameters, batch norms folded
 into convolutions as the exporters do, and what `FlopCounterMode` counts of a forward pass.
@@ -7,9 +8,7 @@ into convolutions as the exporters do, and what `FlopCounterMode` counts of a fo
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import sys
 import tempfile
 import warnings
@@ -21,8 +20,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-HOME: Final = Path(__file__).resolve().parents[2] / "measurements" / "exports"
-COLUMNS: Final = ("name", "form", "counted_in", "batch", "length", "parameters", "flops", "made_by")
+from roofsim_evidence.exports.make_counts import HOME, written
+
 #: Bytes of a tensor that the file keeps.
 KEPT: Final = 1024
 
@@ -247,21 +246,6 @@ def made(name: str) -> dict[str, Any]:
         "flops": flops,
     }
     return row | {"made_by": maker}
-
-
-def written(rows: list[dict[str, Any]]) -> None:
-    """Put rows into the table of counts."""
-    path = HOME / "counts.csv"
-    known: dict[tuple[str, str], dict[str, Any]] = {}
-    if path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            known = {(row["form"], row["name"]): row for row in csv.DictReader(file)}
-    known |= {(row["form"], row["name"]): row for row in rows}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(known.values())
-    path.write_text(text.getvalue(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from roofsim_evidence.markdown import table
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import measurements
 
-#: Exported program -> the catalog's model of the same network, and how both are run. A forward pass as PyTorch runs it, attention
-#: written out in both.
+#: Exported program -> the catalog's model of the same network, and how both are run.
 FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "resnet18.onnx": ("resnet18", {"engine": "onnxruntime", "batch": 64, "image_size": 224}),
     "resnet50.onnx": ("resnet50", {"engine": "onnxruntime", "batch": 64, "image_size": 224}),
@@ -31,6 +30,10 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "deit-tiny.onnx": ("vit-tiny-patch16-224", {"engine": "onnxruntime", "batch": 64, "image_size": 224}),
     "bert-base.onnx": ("bert-base", {"engine": "onnxruntime", "batch": 16, "seq_len": 512}),
     "bert-base-dynamo.onnx": ("bert-base", {"engine": "onnxruntime", "batch": 16, "seq_len": 512}),
+    "resnet18.pt2": ("resnet18", {"batch": 64, "image_size": 224}),
+    "resnet50.pt2": ("resnet50", {"batch": 64, "image_size": 224}),
+    "mobilenet-v2.pt2": ("mobilenetv2-100", {"batch": 64, "image_size": 224}),
+    "vgg16.pt2": ("vgg16", {"batch": 64, "image_size": 224}),
     "gpt2.onnx": ("gpt2-124m", {"engine": "onnxruntime", "batch": 8, "seq_len": 1024}),
 }
 PATH: Final = "docs/exports.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,14 @@ def _power(base: Any, exponent: Any) -> Any:
     if abs(exponent) > 64 or (abs(base) > 1 and abs(base) ** abs(exponent) > _MOST):
         raise ValueError("a size is too large")
     return base**exponent
+
+
+def _sum(*terms: Any) -> Any:
+    return sum(terms)
+
+
+def _product(*factors: Any) -> Any:
+    return math.prod(factors)
 
 
 def _ceil_divided(number: Any, divisor: Any) -> Any:
@@ -56,7 +65,10 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "PowByNatural": _power,
     "abs": abs,
     "Abs": abs,
-    "Symbol": lambda x: x,
+    "Add": _sum,
+    "Mul": _product,
+    "Pow": _power,
+    "Rational": operator.truediv,
     "RoundToInt": round,
 }
 
@@ -71,8 +83,10 @@ def names_in(text: str) -> set[str]:
         tree = _parsed(text)
     except ValueError:
         return {text}
+    symbols = {_symbol(node) for node in ast.walk(tree) if isinstance(node, ast.Call)} - {None}
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - (called & set(_FUNCTIONS))
+    plain = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return (plain | {name for name in symbols if name is not None}) - (called & {*_FUNCTIONS, "Symbol"})
 
 
 def value_of(text: str, values: Mapping[str, int]) -> int:
@@ -110,6 +124,14 @@ def _parsed(text: str) -> ast.AST:
         raise ValueError(f"{text!r} is no expression of sizes") from None
 
 
+def _symbol(node: ast.AST) -> str | None:
+    """Return the name in ``Symbol('s27', positive=True)``, as sympy writes symbols; None: it is none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Symbol" and node.args:
+        named = node.args[0]
+        return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else None
+    return None
+
+
 class _Evaluator:
     def __init__(self, values: Mapping[str, int]) -> None:
         self.values = values
@@ -123,6 +145,9 @@ class _Evaluator:
             return -self.of(node.operand)
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             return _OPERATORS[type(node.op)](self.of(node.left), self.of(node.right))
+        symbol = _symbol(node)
+        if symbol is not None:
+            return self.values[symbol]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
             return _FUNCTIONS[node.func.id](*(self.of(each) for each in node.args))
         raise ValueError("a part of an expression of sizes is of an unknown kind")

@@ -111,7 +111,14 @@ def _file(path: Path, digest: str) -> ExportedFile:
 
 
 def _read(path: Path) -> ExportedFile:
-    assert form_of(path) == "onnx"
+    if form_of(path) == "pt2":
+        from roofsim.importers.exported.pt2.model import read_pt2
+
+        return read_pt2(path)
+    if form_of(path) == "stablehlo":
+        from roofsim.importers.exported.stablehlo.model import read_stablehlo
+
+        return read_stablehlo(path)
     from roofsim.importers.exported.onnx.model import read_onnx
 
     return read_onnx(path)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Elements of a tensor, beyond which a file is taken for damaged.
 MOST_ELEMENTS: Final = 10**15
+#: Types of a program's numbers in whose place --precision is.
+OWN: Final = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 #: Longest part of a name that is kept.
 _NAME: Final = 200
 
@@ -115,3 +117,15 @@ def _given(ops: Sequence[dict[str, Any]]) -> dict[str, Any]:
         name: value for name, value in given.items() if all(op.get("given", {}).get(name) == value for op in ops[1:])
     }
     return {"given": same} if same else {"given": {}}
+
+
+def parameters_of(tensors: list[dict[str, Any]]) -> int:
+    """Return how many parameters a program reads."""
+    total = 0
+    for tensor in tensors:
+        if tensor.get("role") == "parameter" and "base" not in tensor:
+            count = 1
+            for size in tensor["shape"]:
+                count *= size if isinstance(size, int) else 1
+            total += count
+    return total

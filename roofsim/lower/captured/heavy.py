@@ -63,7 +63,7 @@ def grouped(at: CapturedGraph) -> None:
     at.emit(GroupedMatmul, "grouped", inputs, rows=at.shape(rows)[0], n=n, k=k, experts=experts)
 
 
-def convolution(at: CapturedGraph) -> None:
+def convolution(at: CapturedGraph, *, transposed: bool = False) -> None:
     """Emit a convolution, transposed or not."""
     x, weight, *bias = at.op.reads
     shape, out, kernel = at.shape(x), at.shape(at.op.makes[0]), at.shape(weight)
@@ -81,7 +81,7 @@ def convolution(at: CapturedGraph) -> None:
         kernel_size=kernel[2:],
         stride=float(stride[0] if isinstance(stride, (list, tuple)) else stride),
         groups=float(given.get("groups", 1)),
-        transposed=bool(given.get("transposed", False)),
+        transposed=transposed or bool(given.get("transposed", False)),
     )
 
 

@@ -136,7 +136,7 @@ _ANCHORS: Final = {
     "bias": ("aten.matmul", "aten.mm"),
     "layer_norm": ("aten.mean",),
     "rms_norm": ("aten.mean",),
-    "attention": ("aten._softmax",),
+    "attention": ("aten._softmax", "aten.softmax"),
 }
 _REPLACES: Final[dict[str, Callable[[ProgramEdit, int], None]]] = {
     "bias": _take_bias,

@@ -12,7 +12,7 @@ from roofsim.importers.exported.onnx.nodes import kinds_of
 from roofsim.importers.exported.onnx.rules import has_rule, write_node
 from roofsim.importers.exported.onnx.values import TYPES
 from roofsim.importers.exported.onnx.wire import without_weights
-from roofsim.importers.exported.tape import ExportTape, fail, shown, together
+from roofsim.importers.exported.tape import OWN, ExportTape, fail, parameters_of, shown, together
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: The extra that reads these files.
 EXTRA: Final = "ONNX files need onnx, which is not installed"
-#: Types of a program's numbers in whose place --precision is.
-OWN: Final = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 #: The oldest version of ONNX's ops that is read: shapes and axes became inputs with it.
 OLDEST: Final = 7
 
@@ -83,18 +81,6 @@ class OnnxFile:
         walk = OnnxWalk(self.source, self.opsets, numbers, ExportTape(), write_node, unknown, stated)
         walk.run(self.model.graph)
         return walk.tape
-
-
-def parameters_of(tensors: list[dict[str, Any]]) -> int:
-    """Return how many parameters a program reads."""
-    total = 0
-    for tensor in tensors:
-        if tensor.get("role") == "parameter" and "base" not in tensor:
-            count = 1
-            for size in tensor["shape"]:
-                count *= size if isinstance(size, int) else 1
-            total += count
-    return total
 
 
 def read_onnx(path: Path) -> OnnxFile:

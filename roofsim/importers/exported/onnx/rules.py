@@ -103,8 +103,8 @@ VIEWS: Final = _each("Reshape Squeeze Unsqueeze Flatten Identity Dropout Optiona
 #: Ops that make fewer elements of many.
 REDUCTIONS: Final = {
     **_each("ReduceSum ReduceProd ReduceSumSquare ReduceL1", "sum"),
-    "ReduceMean": "mean",
-    **_each("ReduceMax ReduceMin ArgMax ArgMin", "amax"),
+    **_each("ReduceMean GlobalAveragePool GlobalLpPool", "mean"),
+    **_each("ReduceMax ReduceMin ArgMax ArgMin GlobalMaxPool", "amax"),
     **_each("ReduceL2 ReduceLogSum ReduceLogSumExp", "logsumexp"),
 }
 
@@ -166,9 +166,6 @@ def _rules() -> dict[str, Rule]:
         "MaxPool": partial(light.pool, name="max_pool2d"),
         "AveragePool": partial(light.pool, name="avg_pool2d"),
         "LpPool": partial(light.pool, name="avg_pool2d"),
-        "GlobalAveragePool": partial(light.pool, name="adaptive_avg_pool2d"),
-        "GlobalMaxPool": partial(light.pool, name="adaptive_max_pool2d"),
-        "GlobalLpPool": partial(light.pool, name="adaptive_avg_pool2d"),
         "Resize": light.resize,
         "Upsample": light.resize,
         "GridSample": partial(light.resize, name="grid_sampler_2d"),
