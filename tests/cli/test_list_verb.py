@@ -54,13 +54,13 @@ def test_parameters_are_counted_in_billions():
 
 
 def test_systems_are_found_by_any_name_of_their_card():
-    from roofsim.cli.listing import _same_card
+    from roofsim.analyze.listed import same_card
 
     systems = catalog_rows("system")
-    every = names(chosen(systems, "system", {"gpu": "h100"}, same_card=_same_card))
+    every = names(chosen(systems, "system", {"gpu": "h100"}, same_card=same_card))
     assert {"dgx-h100", "server-8x-h100-nvl"} <= set(every)
     assert not any("h200" in name for name in every)
-    assert set(names(chosen(systems, "system", {"gpu": "h100-sxm"}, same_card=_same_card))) < set(every)
+    assert set(names(chosen(systems, "system", {"gpu": "h100-sxm"}, same_card=same_card))) < set(every)
 
 
 @pytest.mark.parametrize("word", ["price", "USD/h", "hourly"])
