@@ -22,12 +22,31 @@ if TYPE_CHECKING:
 SCOPE: Final = "roofsim-answer"
 #: Class of an answer -> the verb whose report it has.
 _VERBS: Final = {
-    "Result": "run", "Comparison": "compare", "SweepTable": "sweep", "Plan": "plan", "Fit": "fit", "Served": "serve",
-    "ServedPasses": "serve", "ServerChoices": "serve", "Timeline": "timeline", "WhatIf": "whatif", "Need": "need",
-    "Advised": "advise", "Check": "check", "Explanation": "explain", "OpsView": "ops", "MemoryLedger": "memory",
-    "MemoryView": "memory", "CollectivesView": "collectives", "Diff": "diff", "Transplant": "transplant", "Budget": "budget",
-    "Owning": "rent-or-buy", "PowerCurve": "power", "PredictedTable": "predict_batch",
-}  # fmt: skip
+    "Result": "run",
+    "Comparison": "compare",
+    "SweepTable": "sweep",
+    "Plan": "plan",
+    "Fit": "fit",
+    "Served": "serve",
+    "ServedPasses": "serve",
+    "ServerChoices": "serve",
+    "Timeline": "timeline",
+    "WhatIf": "whatif",
+    "Need": "need",
+    "Advised": "advise",
+    "Check": "check",
+    "Explanation": "explain",
+    "OpsView": "ops",
+    "MemoryLedger": "memory",
+    "MemoryView": "memory",
+    "CollectivesView": "collectives",
+    "Diff": "diff",
+    "Transplant": "transplant",
+    "Budget": "budget",
+    "Owning": "rent-or-buy",
+    "PowerCurve": "power",
+    "PredictedTable": "predict_batch",
+}
 #: How notebooks say that they are dark or light, whatever the system is: JupyterLab, VS Code, Colab.
 _DARK: Final = ('[data-jp-theme-light="false"]', ".vscode-dark", ".vscode-high-contrast", 'html[theme="dark"]')
 _LIGHT: Final = ('[data-jp-theme-light="true"]', ".vscode-light", 'html[theme="light"]')
