@@ -21,7 +21,7 @@ from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FusePointwise
 from roofsim.passes.manager import run_passes
 from roofsim.passes.partition import Partition
-from roofsim.passes.partition.cut import FlowNetwork
+from roofsim.graph.cut import FlowNetwork
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim_evidence.exactness.oracle import model
