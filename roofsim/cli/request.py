@@ -55,10 +55,10 @@ def asked_for(scenario: str | None, launch: str | None, overrides: Overrides) ->
 def document_of(scenario: str | dict[str, Any] | Document, overrides: Overrides) -> Document:
     """Return the scenario's document with the flags put in, each as YAML would read it."""
     from roofsim.errors import Place, Problem, SpecError
-    from roofsim.spec.reading.source import Document, parse_value
+    from roofsim.spec.reading.source import parse_value
     from roofsim.spec.scenario.document import load_scenario, with_override
 
-    document = scenario if isinstance(scenario, Document) else load_scenario(scenario, {})
+    document = load_scenario(scenario, {})
     for key, text, origin in overrides:
         shown = f"--{key.replace('_', '-')}" if origin == "flag" else f"{origin} {key}"
         if not text.strip():

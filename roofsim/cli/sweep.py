@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from roofsim.search.table import SweepTable
     from roofsim.spec.reading.source import Document
 
-#: What is kept beside the figures that were asked for: whether a point fits.
-_FITS = ("memory.fits", "memory.verdict")
-
 AxisTexts = Annotated[
     list[str] | None,
     Option(
@@ -128,7 +125,9 @@ def _axes(texts: list[str]) -> dict[str, list[Any]]:
 
 def _wanted(figures: tuple[str, ...], sort: str | None) -> list[str] | None:
     """Return the figures that are worked out: those that were asked for, what goes with them, or all."""
-    return [*figures, *([sort.lstrip("-")] if sort else ()), *_FITS] if figures else None
+    from roofsim.search.table import with_fits
+
+    return with_fits(figures, *([sort.lstrip("-")] if sort else ()))
 
 
 def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, ...], sort: str | None) -> SweepTable:

@@ -247,6 +247,11 @@ VERBS: Final = {
         "Score predictions against measurements: your own, or those that were published.",
         ("roofsim validate", "roofsim validate --source timm-train --csv", "roofsim validate --json"),
     ),
+    "web": Verb(
+        "roofsim.cli.web:web",
+        "Open a page that asks, answers and shows all of this, served from this machine to itself.",
+        ("roofsim web", "roofsim web --open", "roofsim web --port 0 --limit 120 --workers 4"),
+    ),
     "calibrate": Verb(
         "roofsim.cli.calibrate:VERBS",
         "Measure a GPU, and turn measurements into constants.",

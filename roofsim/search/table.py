@@ -6,7 +6,7 @@ import importlib
 import math
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from roofsim.search.axes import AxisGrid
     from roofsim.search.resolving import Refused
     from roofsim.spec.reading.source import Document
+
+
+#: What is kept beside the figures that were asked for: whether a point fits.
+_FITS: Final = ("memory.fits", "memory.verdict")
+
+
+def with_fits(figures: Sequence[str], *others: str) -> list[str] | None:
+    """Return the figures that are worked out where some are asked for: those, `others`, and whether a point fits; None: all."""
+    return [*figures, *others, *_FITS] if figures else None
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,15 @@ from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, W
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
 
 
-def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
+def load_scenario(given: str | Path | dict[str, Any] | Scenario | Document, overrides: dict[str, Any]) -> Document:
     """Return the document of a request.
 
     A model on its own (a model file, a config.json, a catalog name) is a scenario with every default; ``-`` is what
-    standard input holds.
+    standard input holds. A document that was read elsewhere keeps its places.
     """
-    if isinstance(given, Scenario):
+    if isinstance(given, Document):
+        document = given
+    elif isinstance(given, Scenario):
         document = from_mapping(
             given.model_dump(exclude_unset=True, exclude_none=True, exclude={"schema_version"}), "<Scenario>"
         )

@@ -1,0 +1,82 @@
+"""Answer questions in a process of its own, which may be ended at any time: ``python -m roofsim.web.worker``.
+
+A message is its length in four bytes and its bytes. A question is the verb, a zero byte and the request as JSON; an answer ``1`` or
+``0`` (an error document) and the answer as JSON. The first message of a worker is ``ready``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import IO, Any, Final
+
+LENGTH: Final = 4
+READY: Final = b"ready"
+#: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
+WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("run", {"scenario": {"model": "llama3-8b", "hardware": {"gpu": "h100"}, "workload": {"sequence_length": 2048}}}),
+    ("catalog", {}),
+)
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message with its length before it."""
+    return len(message).to_bytes(LENGTH, "big") + message
+
+
+def answered(message: bytes) -> bytes:
+    """Return the answer to a question, both as messages."""
+    from roofsim.spec.reading.json_text import parse_json
+    from roofsim.web.ask import ask
+    from roofsim.web.problems import error_document
+
+    verb, _, body = message.partition(b"\0")
+    try:
+        request = parse_json(body.decode("utf-8"), "request")
+    except Exception as error:  # noqa: BLE001  # of whatever form a body is
+        answer = error_document(error)
+    else:
+        answer = ask(verb.decode("ascii", "replace"), request)
+    try:
+        text = json.dumps(answer, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError) as error:
+        answer = error_document(error)
+        text = json.dumps(answer)
+    return (b"1" if answer["ok"] else b"0") + text.encode("ascii")
+
+
+def warm() -> None:
+    """Ask what a first answer has to wait for."""
+    for verb, request in WARM:
+        answered(verb.encode() + b"\0" + json.dumps(request).encode())
+
+
+def _message(source: IO[bytes]) -> bytes | None:
+    """Return the next message; None where the other end is gone."""
+    head = source.read(LENGTH)
+    if len(head) < LENGTH:
+        return None
+    size = int.from_bytes(head, "big")
+    body = source.read(size)
+    return body if len(body) == size else None
+
+
+def main() -> None:
+    """Answer until the server is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers
+    asked = sys.stdin.buffer
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
+    sys.dont_write_bytecode = True
+    warm()
+    said.write(framed(READY))
+    said.flush()
+    while (message := _message(asked)) is not None:
+        said.write(framed(answered(message)))
+        said.flush()
+
+
+if __name__ == "__main__":
+    main()
