@@ -29,8 +29,8 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
     verb
         One of `VERBS`.
     request
-        For verbs ``{"scenario": mapping, model name or text of a file, "options": {...}}``, with ``"html": False`` where only the
-        data is wanted; for ``read`` ``{"text", "name"}``; nothing for ``catalog``.
+        For verbs ``{"scenario": mapping, model name or text of a file, "options": {...}}``, with ``"html": False`` where only
+        the data is wanted, or ``"report": True`` for a report to keep, as ``report``; for ``read`` ``{"text", "name"}``; nothing for ``catalog``.
 
     Returns
     -------
@@ -81,12 +81,19 @@ def _asked(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "ok": True,
         "data": answered.data,
-        **_shown(verb, document, options, answered, html=request.get("html") is not False),
+        **_shown(
+            verb,
+            document,
+            options,
+            answered,
+            html=request.get("html") is not False,
+            report=request.get("report") is True,
+        ),
     }
 
 
 def _shown(
-    verb: str, document: Document, options: dict[str, Any], answered: VerbAnswer, *, html: bool
+    verb: str, document: Document, options: dict[str, Any], answered: VerbAnswer, *, html: bool, report: bool
 ) -> dict[str, Any]:
     """Return what the page shows beside the data."""
     from roofsim.report.html.asked import AskedReport
@@ -107,8 +114,10 @@ def _shown(
     }
     if not html:
         return shown
-    from roofsim.report.html.page import html_fragment, page_of
+    from roofsim.report.html.page import html_fragment, html_page, page_of
 
+    if report:
+        return shown | {"report": html_page(answered.answer, asked)}
     page = page_of(answered.answer, asked)
     charts = {key: value for key, value in page.data.items() if key not in ("answer", "about")}
     return shown | {"html": html_fragment(page), "headline": page.headline, **charts}

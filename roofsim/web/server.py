@@ -37,6 +37,8 @@ WAITING: Final = 8
 _KEPT: Final = 128
 _LARGEST_KEPT: Final = 2 * 2**20
 _FOLDER: Final = "static"
+#: Files that pages of reports hold in themselves, and that the page asks for.
+_OF_REPORTS: Final = ("page.css", "page.js")
 _TYPES: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -72,7 +74,9 @@ class StaticFile:
 
 def static_files() -> dict[str, StaticFile]:
     """Return the files of the page by name; nothing else has one."""
-    return dict(_below(files("roofsim.web") / _FOLDER, ""))
+    own = dict(_below(files("roofsim.web") / _FOLDER, ""))
+    report = dict(_below(files("roofsim.report.html") / "templates", ""))
+    return own | {name: report[name] for name in _OF_REPORTS}
 
 
 def _below(folder: Traversable, prefix: str) -> Any:

@@ -1,6 +1,6 @@
 // Charts whose texts reach out of their drawing, or that show no axis.
 () => [...document.querySelectorAll('figure.chart')].flatMap((figure) => {
-  const drawings = [...figure.querySelectorAll('svg')].filter((svg) => svg.getBoundingClientRect().width);
+  const drawings = [...figure.querySelectorAll('svg:not(.key)')].filter((svg) => svg.getBoundingClientRect().width);
   if (drawings.length !== 1) return [[figure.textContent.slice(0, 60), drawings.length + ' drawings']];
   const box = drawings[0].getBoundingClientRect();
   const texts = [...drawings[0].querySelectorAll('text')];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -103,6 +104,101 @@ def open_page(chromium):
         page.on("request", lambda asked: None if asked.url.startswith(("file:", "blob:")) else said.append(asked.url))
         page.goto(path.as_uri())
         return page, said
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+#: What a small model on one card is asked, so that answers come fast.
+SMALL = {
+    "verb": "run",
+    "scenario": {
+        "model": "gpt2-124m",
+        "workload": {"phase": "train", "micro_batch_size": 8},
+        "hardware": {"gpu": "a100-sxm4-80gb"},
+    },
+    "options": {},
+}
+#: An answer, or what is wrong with the question, is there.
+SETTLED = "#answer:not([aria-busy]):has(#shown:not([hidden]), #problem:not([hidden]))"
+
+
+def linked(question):
+    """Return a question as the page's links hold it."""
+    packed = base64.urlsafe_b64encode(json.dumps(question).encode()).decode().rstrip("=")
+    return f"#scenario={packed}"
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Start the local server and return its address."""
+    words = [sys.executable, "-u", "-m", "roofsim", "web", "--port", "0", "--limit", "120"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        said = process.stdout.readline()
+        address = next(word for word in said.split() if word.startswith("http://"))
+        yield address
+        process.terminate()
+
+
+class Tab:
+    """A page of the local server in a browser, and what its console said."""
+
+    def __init__(self, context, address):
+        self.context, self.address, self.said = context, address, []
+        self.page = context.new_page()
+        # The browser notes every answer of 422; the page shows what it says.
+        self.page.on("console", lambda one: None if "422" in one.text else self.said.append(one.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", self._requested)
+
+    def _requested(self, asked):
+        if not asked.url.startswith((self.address, "blob:", "data:")):
+            self.said.append(f"asked {asked.url}")
+
+    def open(self, question=SMALL):
+        """Open the page at a question, or at none."""
+        hash_ = question if isinstance(question, str) else linked(question)
+        self.page.goto("about:blank")
+        self.page.goto(self.address + hash_)
+        return self.settled()
+
+    def settled(self):
+        """Wait until what was asked is answered."""
+        self.page.wait_for_timeout(120)
+        self.page.wait_for_selector(SETTLED, timeout=120_000)
+        return self.page
+
+    def answered(self, do, verb="**/api/*"):
+        """Do something, and wait for the answer to it."""
+        with self.page.expect_response(verb, timeout=120_000):
+            do()
+        return self.settled()
+
+    def question(self):
+        """Return the question that the address holds."""
+        packed = self.page.url.partition("#scenario=")[2]
+        return json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+
+
+@pytest.fixture
+def tab(chromium, server):
+    """Return a function that opens a tab of the page."""
+    contexts = []
+
+    def opened(question=SMALL, *, width=1280, dark=False, beside=None, **more):
+        if beside is None:
+            context = chromium.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme="dark" if dark else "light",
+                permissions=["clipboard-read", "clipboard-write"],
+                **more,
+            )
+            contexts.append(context)
+        made = Tab(beside.context if beside else context, server)
+        if question is not None:
+            made.open(question)
+        return made
 
     yield opened
     for context in contexts:

@@ -130,7 +130,7 @@ def test_charts_have_labels_units_and_descriptions(name, answers):
     charts = page.all("figure", class_="chart")
     assert charts
     for chart in charts:
-        drawings = chart.all("svg")
+        drawings = chart.all("svg", role="img")
         assert len(drawings) == 2
         assert chart.all("figcaption")[0].text.strip()
         for drawing in drawings:

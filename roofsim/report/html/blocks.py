@@ -175,6 +175,25 @@ class Code:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A figure with its value, how it is computed, where that stands, and the figures that it is computed from."""
+
+    title: str
+    value: Any
+    formula: str = ""
+    source: str = ""
+    parts: tuple[Branch, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """Figures that unfold into the figures that they are computed from."""
+
+    root: Branch
+    kind: str = "tree"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Section:
     """Blocks under a heading; `folded` ones open when somebody asks."""
 

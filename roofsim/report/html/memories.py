@@ -114,7 +114,9 @@ def memory_curve(data: dict[str, Any], capacity: float, steps: tuple[Any, ...]) 
         f"in {data['phase'][peak]}.{far}",
         legend=tuple(legend),
         data=pointer(*steps),
-        frame={"step": {"at": across, "total": totals, "op": data["op"], "phase": data["phase"]}},
+        frame={
+            "step": {"at": across, "total": totals, "op": data["op"], "phase": data["phase"], "parts": data["parts"]}
+        },
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.result import plain
 from roofsim.report import words
-from roofsim.report.html import resources
+from roofsim.report.html import dial, resources
 from roofsim.report.html.bars import Bar, BarPiece, stacked
 from roofsim.report.html.blocks import (
     CellTable,
@@ -56,6 +56,7 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
         subtitle=(words.batch_line(first),) if len(jobs) == 1 else jobs,
         verdict=(advised.verdict,),
         sections=filled(
+            Section(title="Buy bandwidth or compute", blocks=(_dial(data),)),
             Section(title="What the time waits for", blocks=(_limits(data),)),
             *(
                 Section(title=title, blocks=(*_gains(data, name), _table(data, name), _commands(data, name)))
@@ -65,12 +66,31 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
                 title="What 1 % more of each resource buys",
                 blocks=(resources.sensitivity(data.at("/answer/elasticity"), ("answer", "elasticity")),),
             ),
-            Section(title="Bandwidth or compute", blocks=(drawn,)),
+            Section(title="Bandwidth or compute: the cards", blocks=(drawn,)),
             Section(title="What cards ask for more", blocks=(_market(data), _scatter(data))),
             *assumptions(data, ("answer", "jobs", 0, "result"), first),
         ),
         data=data.data,
     )
+
+
+def _dial(data: Data) -> Chart | None:
+    """Return where the least money goes for more speed; None where the market says nothing of one of the two."""
+    priced = {one["resource"]: (place, one) for place, one in enumerate(data.at("/answer/one_percent") or ())}
+    if not {"memory_bandwidth", "tensor_flops"} <= priced.keys():
+        return None
+    sides = []
+    for name in ("memory_bandwidth", "tensor_flops"):
+        place, one = priced[name]
+        sides.append(
+            dial.Side(
+                name=words.RESOURCE_WORDS.get(name, name.replace("_", " ")),
+                price=one["percent"],
+                ends=(one["low"], one["high"]),
+                key=pointer("answer", "one_percent", place, "percent"),
+            )
+        )
+    return dial.dial(*sides, data="/answer/one_percent")
 
 
 def _limits(data: Data) -> Chart:

@@ -32,6 +32,7 @@ _PAGES: Final = {
     "ScoredRows": "of_validate",
     "Advised": "of_advise",
     "Check": "of_check",
+    "Explanation": "of_explain",
 }
 _GENERIC: Final = "of_any"
 
@@ -65,7 +66,10 @@ def html_page(answer: Any, asked: AskedReport) -> str:
 
 
 def html_fragment(page: ReportPage) -> str:
-    """Return the sections of a page alone, for somebody else's page: they need `page.css`, and `page.js` for tips."""
+    """Return the sections of a page alone, for somebody else's page: they need `page.css`, and `page.js` for tips.
+
+    They are an ``article`` without scripts or styles of its own, so that they stand in a page with a strict policy of content.
+    """
     return _templates().get_template("sections.html.jinja").render(page=page)
 
 

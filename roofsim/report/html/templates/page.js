@@ -1,7 +1,7 @@
 "use strict";
-(function () {
+// Tips, tables that sort and buttons that copy, for the parts of a report, also those that come into a page later.
+window.roofsimReport = (function () {
   const tip = document.getElementById("tip");
-  const data = JSON.parse(document.getElementById("data").textContent);
 
   // What a number is written as, in three digits with a prefix of its unit.
   const DECIMAL = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "u"], [1e-9, "n"]];
@@ -43,7 +43,7 @@
     }
     if (frame.step) {
       const place = nearest(frame.step.at, x);
-      return frame.step.op[place] + "\n" + frame.step.phase[place] + ": " + written(frame.step.total[place], "B") + " allocated";
+      return frame.step.op[place] + "\n" + frame.step.phase[place] + ": " + written(frame.step.total[place], "B") + " allocated" + alive(frame.step.parts, place);
     }
     if (frame.map) {
       const row = nearest(frame.map.y.map(Math.log), Math.log(y));
@@ -52,11 +52,21 @@
     }
     return null;
   }
+  // What is alive at a place of a step, the largest first.
+  function alive(parts, place) {
+    const held = Object.entries(parts || {}).map(([name, values]) => [name, values[place]]).filter(([, value]) => value > 0);
+    return held.sort((one, other) => other[1] - one[1]).map(([name, value]) => "\n  " + name.replaceAll("_", " ") + " " + written(value, "B")).join("");
+  }
+  const frames = new WeakMap();
+  function frame_of(figure) {
+    if (!frames.has(figure)) frames.set(figure, JSON.parse(figure.dataset.frame));
+    return frames.get(figure);
+  }
   function framed(target, event) {
     const svg = target.closest("svg[data-box]");
     const figure = svg && svg.closest("figure[data-frame]");
     if (!figure) return null;
-    const frame = JSON.parse(figure.dataset.frame);
+    const frame = frame_of(figure);
     const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
     const box = svg.getBoundingClientRect();
     const scale = svg.viewBox.baseVal.width / box.width;
@@ -83,24 +93,65 @@
   });
   document.addEventListener("focusout", hush);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hush(); });
-  document.querySelectorAll("svg title").forEach((title) => title.remove());
 
-  document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", () => {
-    const text = button.parentElement.querySelector("pre").textContent;
-    const done = () => { button.textContent = "copied"; setTimeout(() => { button.textContent = "copy"; }, 1500); };
-    if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, () => select(button)); else select(button);
-  }));
-  function select(button) {
-    getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-    button.textContent = "selected";
+  // Tables: a press on a head sorts by its column, another turns it round.
+  function sortable(table) {
+    const body = table.tBodies[0];
+    if (!body || body.rows.length < 2) return;
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => sort(table, body, head, column));
+    });
+  }
+  function sort(table, body, head, column) {
+    const way = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    const keyed = [...body.rows].map((row) => [key_of(row.cells[column]), row]);
+    const empty = (key) => key === "" || key === "-";
+    keyed.sort(([one], [other]) => empty(one) || empty(other) ? empty(one) - empty(other)
+      : way * (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), "en", { numeric: true })));
+    [...head.parentElement.cells].forEach((cell) => cell.removeAttribute("aria-sort"));
+    head.setAttribute("aria-sort", way > 0 ? "ascending" : "descending");
+    body.append(...keyed.map(([, row]) => row));
+  }
+  function key_of(cell) {
+    const shown = cell.querySelector("data");
+    return shown ? Number(shown.value) : cell.textContent.trim();
   }
 
+  // What a report has that needs the script; of a part that comes later, whoever put it there calls this.
+  function dress(root) {
+    root.querySelectorAll("svg title").forEach((title) => title.remove());
+    root.querySelectorAll("table").forEach(sortable);
+  }
+  dress(document);
+
+  function copy(button, text) {
+    const name = button.dataset.name || (button.dataset.name = button.textContent);
+    const said = (word) => { button.textContent = word; setTimeout(() => { button.textContent = name; }, 1500); };
+    const select = () => {
+      const shown = button.parentElement.querySelector("pre");
+      if (shown) getSelection().selectAllChildren(shown);
+      said(shown ? "selected" : "could not copy");
+    };
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => said("copied"), select); else select();
+  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(".copy");
+    if (button) copy(button, button.parentElement.querySelector("pre").textContent);
+  });
+
   const save = document.getElementById("save");
-  save.addEventListener("click", (event) => {
+  if (save) save.addEventListener("click", (event) => {
     event.preventDefault();
+    const data = JSON.parse(document.getElementById("data").textContent);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(data, null, 2)], { type: "application/json" }));
     link.download = "roofsim.json";
     link.click();
   });
+  return { written, three, dress, copy };
 })();

@@ -1,0 +1,365 @@
+// The page: holds the question, asks it, shows the answer. Whatever is newer wins; the address holds the whole question.
+
+import { announce, at, by, h, paused, put } from "./dom.js";
+import { FIELDS, FIRST, STARTS, VERBS } from "./fields.js";
+import { form, near } from "./form.js";
+import { sliders } from "./sliders.js";
+import * as answers from "./answer.js";
+import * as link from "./link.js";
+
+/** Pauses in ms: before an answer is asked, before one that takes long shows its progress. */
+const TYPED = 60, TURNED = 350, SLOW = 300;
+/** Answers that are kept for the way back. */
+const KEPT = 12;
+
+const back = document.querySelector('meta[name="roofsim-back"]').content;
+const backend = await import(back === "static" ? "./pyodide.js" : "./http.js");
+
+const state = { catalog: null, question: FIRST, options: {}, stash: {}, answered: null, answer: null, serial: 0, controller: null };
+const kept = new Map();
+let page = null, turning = null, why = null;
+
+const verbOf = (question) => VERBS.find((verb) => verb.name === question.verb);
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const request = (question) => ({ scenario: question.scenario, options: question.options });
+
+// -- the question -------------------------------------------------------------------------------------------------------
+
+/** Change the question. `how`: "verb" and "turned" also move what the new question has no use for; "slider" waits for a pause. */
+function change(make, how) {
+  const before = state.question;
+  let next = make(before);
+  if (how === "verb") {
+    state.options[before.verb] = before.options;
+    next = started({ ...next, options: state.options[next.verb] || {} });
+  }
+  if (how === "verb" || how === "turned") next = settled(next);
+  state.question = next;
+  page.show(next);
+  const light = verbOf(next).light || how === "verb";
+  if (how === "slider") askTurned();
+  else if (light) askSoon(how);
+  else stale();
+}
+
+/** Return a question with what its verb needs and has no default for. */
+function started(question) {
+  const start = STARTS[question.verb];
+  if (!start) return question;
+  const options = typeof start.options === "function" ? start.options(state.catalog) : start.options;
+  let next = Object.keys(question.options).length ? question : { ...question, options: { ...options } };
+  for (const [key, value] of Object.entries(start.workload || {})) {
+    if (at(next.scenario, ["workload", key]) === undefined) next = { ...next, scenario: put(next.scenario, ["workload", key], value) };
+  }
+  return next;
+}
+
+/** Return a question without the values whose fields it does not show, and with those that it showed before. */
+function settled(question) {
+  let { scenario } = question;
+  const batch = at(scenario, ["workload", "micro_batch_size"]) ?? at(scenario, ["workload", "batch_size"]);
+  for (const field of FIELDS.filter((each) => each.path)) {
+    const key = field.path.join("."), value = at(scenario, field.path), shown = !field.when || field.when(question);
+    if (!shown && value !== undefined) { state.stash[key] = value; scenario = put(scenario, field.path, undefined); }
+    else if (shown && value === undefined && state.stash[key] !== undefined) { scenario = put(scenario, field.path, state.stash[key]); delete state.stash[key]; }
+  }
+  for (const key of ["micro_batch_size", "batch_size"]) {
+    const field = FIELDS.find((each) => each.path && each.path[1] === key);
+    if (batch !== undefined && field.when(question) && at(scenario, field.path) === undefined) scenario = put(scenario, field.path, batch);
+  }
+  return { ...question, scenario };
+}
+
+/** Say that the answer is to an older question, where the new one waits for the button. */
+function stale() {
+  const old = state.answered !== null && !same(state.answered, state.question);
+  by("stale").hidden = !old;
+  by("ask").classList.toggle("waits", old);
+}
+
+// -- asking -------------------------------------------------------------------------------------------------------------
+
+const askSoon = paused((how) => ask({ how }), TYPED);
+const askTurned = paused(() => ask({ how: "slider" }), TURNED);
+
+/** Ask the question as it stands; `how` says what led to it. */
+async function ask({ how = "asked", fresh = false } = {}) {
+  askSoon.cancel();
+  askTurned.cancel();
+  if (turning) turning.stop();
+  if (state.controller) state.controller.abort();
+  const question = state.question;
+  const serial = (state.serial += 1);
+  const controller = (state.controller = new AbortController());
+  remember(question, how);
+  const key = JSON.stringify(question);
+  const done = working(controller);
+  let answer = null;
+  try {
+    answer = (!fresh && kept.get(key)) || (await backend.ask(question.verb, request(question), { signal: controller.signal }));
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    answer = { ok: false, error: { message: `The page could not ask: ${error.message}. Reload it; the question is kept in the address.`, server: true } };
+  } finally {
+    if (serial === state.serial) done();
+  }
+  if (serial !== state.serial) return;
+  state.controller = null;
+  if (!answer.ok) return wrong(answer.error, how);
+  kept.delete(key);
+  kept.set(key, answer);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  right(question, answer, how);
+}
+
+/** Show that an answer is on its way, after a moment; return what ends that. */
+function working(controller) {
+  const began = performance.now();
+  const box = by("progress");
+  by("answer").setAttribute("aria-busy", "true");
+  const tell = () => {
+    const seconds = Math.floor((performance.now() - began) / 1000);
+    by("progress-text").textContent = seconds < 1 ? "Working" : `Working, ${seconds} s`;
+  };
+  const timer = setTimeout(() => { box.hidden = false; tell(); announce("Working"); }, SLOW);
+  const clock = setInterval(tell, 1000);
+  const done = () => { clearTimeout(timer); clearInterval(clock); box.hidden = true; by("answer").removeAttribute("aria-busy"); };
+  controller.signal.addEventListener("abort", () => { clearTimeout(timer); clearInterval(clock); });
+  return done;
+}
+
+function cancel() {
+  if (!state.controller) return;
+  state.controller.abort();
+  state.controller = null;
+  state.serial += 1;
+  by("progress").hidden = true;
+  by("answer").removeAttribute("aria-busy");
+  announce("Cancelled");
+  by("ask").focus();
+  stale();
+}
+
+function right(question, answer, how) {
+  page.clear();
+  by("problem").hidden = true;
+  by("welcome").hidden = true;
+  by("shown").hidden = false;
+  answers.show(answer.html, by("head"), by("fragment"));
+  by("fragment").classList.remove("moving");
+  by("head").classList.remove("moving");
+  if (question.verb === "run") answers.explainable(by("fragment"), explain);
+  const turns = question.verb === "run" && Boolean(answer.data && answer.data.scenario);
+  by("turn").hidden = !turns;
+  state.answered = question;
+  state.answer = answer;
+  stale();
+  if (turns) turning.settle(question, answer);
+  for (const button of document.querySelectorAll("[data-take]")) button.hidden = !["link", "report"].includes(button.dataset.take) && !answer[button.dataset.take];
+  const area = document.querySelector("#paste textarea");
+  if (area) area.dataset.yaml = answer.yaml || "";
+  const headline = answer.headline || by("head").textContent.trim();
+  document.title = `${headline} · roofsim ${question.verb}`;
+  const verdict = [...by("head").querySelectorAll(".verdict")].map((line) => line.textContent.trim()).join(" ");
+  announce(how === "slider" ? verdict || headline : `${headline}. ${verdict}`);
+  if (how === "submit" && matchMedia("(max-width: 960px)").matches) by("answer").focus();
+}
+
+function wrong(error, how) {
+  const problems = error.problems && error.problems.length ? error.problems : [error];
+  page.clear();
+  const marked = problems.map((each) => page.mark({ ...error, ...each })).filter(Boolean);
+  const box = by("problem");
+  const old = !by("shown").hidden;
+  by("welcome").hidden = true;
+  box.replaceChildren(...[
+    h("h2", {}, error.server ? "No answer" : "This cannot be answered"),
+    h("p", { class: "message" }, error.message),
+    !marked.length && near(error, takeNear(error)),
+    h("p", { class: "buttons" }, error.server && h("button", { type: "button", onclick: () => ask({ fresh: true }) }, "Ask again"),
+      marked.length > 0 && h("button", { type: "button", onclick: () => marked[0].focus() }, "Go to the field"),
+      old && state.answered && h("button", { type: "button", onclick: () => { restore(state.answered); ask(); } }, "Back to the last question")),
+    old && h("p", { class: "quiet" }, "What is below answers the question before."),
+  ].filter(Boolean));
+  box.hidden = false;
+  by("fragment").classList.remove("moving");
+  by("head").classList.remove("moving");
+  if (how === "submit" && marked.length) marked[0].focus();
+}
+
+/** Return what takes a near match where no field shows the key: its place in the scenario. */
+function takeNear(error) {
+  return (name) => {
+    const path = String(error.key || "").split(".");
+    if (!error.key || !(path[0] in state.question.scenario)) return;
+    change((now) => ({ ...now, scenario: put(now.scenario, path, name) }));
+  };
+}
+
+// -- the address ----------------------------------------------------------------------------------------------------------
+
+/** Write a question into the address: a step of the history, except while sliders move. */
+async function remember(question, how) {
+  const serial = state.serial;
+  const hash = await link.written(question);
+  if (serial !== state.serial || location.hash === hash) return;
+  if (how === "slider" && history.state && history.state.slider) history.replaceState({ slider: true }, "", hash);
+  else if (how === "first") history.replaceState({}, "", hash);
+  else history.pushState({ slider: how === "slider" }, "", hash);
+}
+
+/** Take a question as it is. */
+function restore(question) {
+  state.options[question.verb] = question.options;
+  state.question = question;
+  page.show(question);
+}
+
+/** Return the question of the address; one that cannot be read is said. */
+async function addressed() {
+  try {
+    const question = await link.read(location.hash);
+    if (question === null) return null;
+    if (!VERBS.some((verb) => verb.name === question.verb)) throw new Error(`it asks for ${JSON.stringify(question.verb).slice(0, 40)}, which is none of ${VERBS.map((verb) => verb.name).join(", ")}`);
+    return question;
+  } catch (error) {
+    by("welcome").hidden = true;
+    by("problem").replaceChildren(h("h2", {}, "The link cannot be read"),
+      h("p", { class: "message" }, `${String(error.message).slice(0, 200)}. It may have been cut off where it was copied.`),
+      h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => { restore(FIRST); ask(); } }, "Start with an example")));
+    by("problem").hidden = false;
+    return undefined;
+  }
+}
+
+async function travel() {
+  const question = await addressed();
+  if (!question || same(question, state.question)) return;
+  restore(question);
+  ask({ how: "first" });
+}
+
+// -- what is pasted or dropped --------------------------------------------------------------------------------------------
+
+/** Have Python read a text; return what is wrong with it, or "". */
+async function readText(text, name) {
+  if (!text.trim()) return "There is nothing in it.";
+  let answer = null;
+  try {
+    answer = await backend.ask("read", { text, name }, {});
+  } catch (error) {
+    return `It could not be read: ${error.message}`;
+  }
+  if (!answer.ok) return answer.error.message;
+  const { model, ...rest } = answer.scenario;
+  const whole = Object.keys(rest).length > 0;
+  change((now) => ({ ...now, scenario: whole ? answer.scenario : { ...now.scenario, model } }));
+  if (!verbOf(state.question).light) ask();
+  announce(`Read ${name}.`);
+  return "";
+}
+
+function dropping() {
+  const zone = by("dropzone");
+  const files = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+  addEventListener("dragover", (event) => { if (files(event)) { event.preventDefault(); zone.hidden = false; } });
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) zone.hidden = true; });
+  addEventListener("drop", async (event) => {
+    zone.hidden = true;
+    if (!files(event)) return;
+    event.preventDefault();
+    const [file] = event.dataTransfer.files;
+    if (!file) return;
+    const said = await readText(await file.text(), file.name);
+    if (said) wrong({ message: said, key: null }, "drop");
+  });
+}
+
+// -- what is taken along, and explained -------------------------------------------------------------------------------------
+
+async function take(button) {
+  const kind = button.dataset.take;
+  if (kind === "link") return window.roofsimReport.copy(button, location.origin + location.pathname + (await link.written(state.answered)));
+  if (kind !== "report") return window.roofsimReport.copy(button, state.answer[kind]);
+  const name = button.textContent;
+  button.disabled = true;
+  button.textContent = "Writing the report";
+  const question = state.answered;
+  const answer = await backend.ask(question.verb, { ...request(question), report: true }, {}).catch((error) => ({ ok: false, error }));
+  button.disabled = false;
+  button.textContent = name;
+  if (answer.ok && answer.report) answers.download(`roofsim-${question.verb}.html`, answer.report, "text/html");
+  else wrong(answer.ok ? { message: "No report came back.", server: true } : answer.error, "report");
+}
+
+let explaining = null;
+async function explain(figure) {
+  if (explaining) explaining.abort();
+  const controller = (explaining = new AbortController());
+  why.open(`Where ${figure} comes from`);
+  try {
+    const answer = await backend.ask("explain", { scenario: state.answered.scenario, options: { figure } }, { signal: controller.signal });
+    if (answer.ok) why.fill(answer.html); else why.say(answer.error.message);
+  } catch (error) {
+    if (error.name !== "AbortError") why.say(String(error.message));
+  }
+}
+
+function themes() {
+  const button = by("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const tell = () => button.setAttribute("aria-pressed", String(dark()));
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("roofsim-theme", root.dataset.theme); } catch (error) { /* then for this page alone */ }
+    tell();
+  });
+  system.addEventListener("change", tell);
+  tell();
+}
+
+// -- the start ------------------------------------------------------------------------------------------------------------
+
+async function start() {
+  themes();
+  dropping();
+  why = answers.dialog();
+  why.onclose(() => { if (explaining) explaining.abort(); });
+  if (backend.state) backend.state((text) => { by("state").textContent = text; });
+  const catalog = await backend.catalog();
+  if (catalog.ok === false) {
+    by("welcome").hidden = true;
+    by("problem").replaceChildren(h("h2", {}, "No answer"), h("p", { class: "message" }, catalog.error.message),
+      h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => location.reload() }, "Reload")));
+    by("problem").hidden = false;
+    return;
+  }
+  state.catalog = catalog;
+  by("version").textContent = `roofsim ${catalog.version}`;
+  page = form({ catalog, change, readText });
+  turning = sliders({
+    holder: by("sliders"),
+    note: by("turn-note"),
+    ask: (verb, body, signal) => backend.ask(verb, body, { signal }),
+    moved: (make) => change(make, "slider"),
+    preview: (write) => { by("head").classList.add("moving"); answers.preview(by("fragment"), write); },
+  });
+  by("question").addEventListener("submit", (event) => { event.preventDefault(); document.activeElement.blur && commit(); ask({ how: "submit", fresh: state.answer === null }); });
+  by("cancel").addEventListener("click", cancel);
+  document.addEventListener("click", (event) => { const button = event.target.closest("[data-take]"); if (button) take(button); });
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); by("answer").focus(); });
+  by("brand").addEventListener("click", (event) => { event.preventDefault(); restore(FIRST); ask(); });
+  addEventListener("popstate", travel);
+  addEventListener("hashchange", travel);
+  const question = await addressed();
+  restore(question || FIRST);
+  if (question !== undefined) ask({ how: "first" });
+}
+
+/** Take what is being typed, as leaving the field would. */
+function commit() {
+  const field = document.activeElement;
+  if (field && field.matches("input, textarea") && field.closest("#question")) field.dispatchEvent(new Event("change", { bubbles: false }));
+}
+
+await start();
