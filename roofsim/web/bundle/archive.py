@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +51,7 @@ for source, name, target in json.load(sys.stdin):
 """
 
 
+@cache
 def archived(compiler: str | None) -> bytes:
     """Return the archive: a gzipped tar, to be unpacked into a folder on the path.
 

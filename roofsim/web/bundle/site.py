@@ -174,9 +174,11 @@ def _file(url: str, sha256: str, *, pinned: bool) -> dict[str, Any]:
 
 def _page(docs: str | None) -> dict[str, bytes]:
     """Return the files of the page, which says that Python runs in it."""
-    folder = files("roofsim.web") / "static"
-    held = {f"static/{each.name}": each.read_bytes() for each in folder.iterdir() if each.name not in _NOT_AS_THEY_ARE}
-    text = _BACK.sub(r"\g<1>static\g<2>", (folder / "index.html").read_text(encoding="utf-8"), count=1)
+    from roofsim.web.server import static_files
+
+    page = {name: file.content for name, file in static_files().items()}
+    held = {f"static/{name}": content for name, content in page.items() if name not in _NOT_AS_THEY_ARE}
+    text = _BACK.sub(r"\g<1>static\g<2>", page["index.html"].decode("utf-8"), count=1)
     if docs is not None:
         text = text.replace("</footer>", f'<p><a href="{docs}">Documentation</a></p></footer>')
     return {**held, "index.html": text.encode()}
