@@ -30,11 +30,15 @@ globalThis.indexOfSite = path.join(site, manifest.pyodide.index, "/");
 let left = asked.questions.length;
 globalThis.postMessage = (message) => {
   if (message.ready) message.began = (performance.now() - begun) / 1000;
-  if (message.id) message.since = (performance.now() - begun) / 1000;
+  if (message.id) {
+    message.since = (performance.now() - begun) / 1000;
+    const { user, system } = process.cpuUsage();
+    message.cpu = (user + system) / 1e6;
+  }
   console.log(`POSTED ${JSON.stringify(message)}`);
   if (message.failed || (message.id && --left === 0)) {
     console.log(`POSTED ${JSON.stringify({ fetched })}`);
-    process.exit(message.failed ? 1 : 0);
+    process.stdout.write("", () => process.exit(message.failed ? 1 : 0)); // once all is written
   }
 };
 const begun = performance.now();
