@@ -239,8 +239,8 @@ VERBS: Final = {
     ),
     "schema": Verb(
         "roofsim.cli.schema:schema",
-        "Print the JSON Schema of a file, for editors to complete and check it.",
-        ("roofsim schema scenario", "roofsim schema gpu", "roofsim schema model > model.schema.json"),
+        "Print the JSON Schema of a file, for editors to complete and check it, or write those of all kinds of files.",
+        ("roofsim schema scenario", "roofsim schema gpu", "roofsim schema --write schemas"),
     ),
     "validate": Verb(
         "roofsim.cli.validate:validate",
@@ -249,8 +249,8 @@ VERBS: Final = {
     ),
     "web": Verb(
         "roofsim.cli.web:web",
-        "Open a page that asks, answers and shows all of this, served from this machine to itself.",
-        ("roofsim web", "roofsim web --open", "roofsim web --port 0 --limit 120 --workers 4"),
+        "Open a page in the browser that asks, answers and shows, served from this machine to itself.",
+        ("roofsim web --open", "roofsim web gpt.yaml --port 0", "roofsim web --folder . --limit 120 --workers 4"),
     ),
     "calibrate": Verb(
         "roofsim.cli.calibrate:VERBS",

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from roofsim.errors import Place, Problem, SpecError, near_matches, one_of
+from roofsim.errors import Place, Problem, SpecError, near_matches, one_of, shortened
 from roofsim.spec import catalog
+from roofsim.spec.reading.closed import NOT_READ, WAY_OUT, are_closed
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 
@@ -38,6 +39,10 @@ def named_file(
     """
     suffixed = given.lower().endswith(SUFFIXES)
     if not suffixed and not _has_separator(given):
+        return None
+    if are_closed():
+        if suffixed or given.startswith(_ROOTS) or given.endswith(os.sep) or os.pardir in Path(given).parts:
+            raise SpecError(Problem(f"{shortened(given, 60)!r} {NOT_READ}", place, path, WAY_OUT))
         return None
     candidates = [folder / given for folder in folders or (Path(),)]
     file = next(
@@ -78,7 +83,7 @@ def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
     >>> file_hint("nothing-of-this-name")
     ''
     """
-    for folder in (folders or (Path(),)) if name.strip() else ():
+    for folder in (folders or (Path(),)) if name.strip() and not are_closed() else ():
         if is_file(folder / name):
             return f"There is a file of that name; roofsim reads files whose names end in {', '.join(SUFFIXES)}."
         for suffix in SUFFIXES:

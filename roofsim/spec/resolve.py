@@ -18,7 +18,7 @@ from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
 from roofsim.spec.reading.collector import Collector
-from roofsim.spec.reading.foreign import check_named, is_program
+from roofsim.spec.reading.foreign import check_named, is_capture, is_program
 from roofsim.spec.reading.source import Document, from_mapping, is_folder
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_request
@@ -261,7 +261,7 @@ class Resolver:
         if "inherits" in given:
             return self._inherited(given)
         self.origins.append(("model", "stated in the scenario"))
-        if "family" not in given and "model_type" in given:
+        if "family" not in given and ("model_type" in given or is_capture(given)):
             return self._model_of(self._imported(given, self.document.source), "", "inline")
         return self._model_of(self.document.part(("model",), given), "model", "inline")
 

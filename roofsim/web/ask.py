@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.web.problems import error_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roofsim.spec.reading.source import Document
     from roofsim.web.verbs import VerbAnswer
 
 #: What is asked beside the verbs.
 READ, CATALOG = "read", "catalog"
+#: Asked for as HTML: a whole report.
+PAGE: Final = "page"
 #: Everything that can be asked.
 VERBS: Final = (
     "run", "compare", "fit", "memory", "serve", "sweep", "plan", "advise", "whatif", "need", "timeline", "explain", READ, CATALOG,
@@ -29,8 +29,8 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
     verb
         One of `VERBS`.
     request
-        For verbs ``{"scenario": mapping, model name or text of a file, "options": {...}}``, with ``"html": False`` where only
-        the data is wanted, or ``"report": True`` for a report to keep, as ``report``; for ``read`` ``{"text", "name"}``; nothing for ``catalog``.
+        For verbs ``{"scenario": mapping, model name or text of a file, "options": {...}}``, with ``"html": False`` where only the
+        data is wanted, ``"page"`` for a whole report; for ``read`` ``{"text", "name"}``; nothing for ``catalog``.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
     try:
         with without_files():
             answer = _answered(verb, request)
-    except Exception as error:  # noqa: BLE001  # a page shows whatever went wrong
+    except Exception as error:  # a page shows whatever went wrong
         answer = error_document(error)
     return answer | {"verb": str(verb)[:80], "seconds": time.perf_counter() - started}
 
@@ -81,29 +81,21 @@ def _asked(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "ok": True,
         "data": answered.data,
-        **_shown(
-            verb,
-            document,
-            options,
-            answered,
-            html=request.get("html") is not False,
-            report=request.get("report") is True,
-        ),
+        **_shown(verb, document, options, answered, request.get("html")),
     }
 
 
-def _shown(
-    verb: str, document: Document, options: dict[str, Any], answered: VerbAnswer, *, html: bool, report: bool
-) -> dict[str, Any]:
+def _shown(verb: str, document: Document, options: dict[str, Any], answered: VerbAnswer, html: Any) -> dict[str, Any]:
     """Return what the page shows beside the data."""
     from roofsim.report.html.asked import AskedReport
-    from roofsim.web.command import command_of
+    from roofsim.web.command import command_of, stated
 
+    scenario = stated(document.data)
     asked = AskedReport(
         verb=verb,
-        command=command_of(verb, document.data, options),
-        scenario=document.data,
-        arguments=options,
+        command=command_of(verb, scenario, options),
+        scenario=scenario,
+        arguments=options | answered.arguments,
         **answered.shown,
     )
     shown: dict[str, Any] = {
@@ -112,12 +104,13 @@ def _shown(
         "yaml": asked.yaml,
         "warnings": list(getattr(answered.answer, "warnings", ())),
     }
-    if not html:
+    if html is False:
         return shown
     from roofsim.report.html.page import html_fragment, html_page, page_of
 
-    if report:
-        return shown | {"report": html_page(answered.answer, asked)}
     page = page_of(answered.answer, asked)
+    shown["headline"] = page.headline
+    if html == PAGE:
+        return shown | {"html": html_page(answered.answer, asked)}
     charts = {key: value for key, value in page.data.items() if key not in ("answer", "about")}
-    return shown | {"html": html_fragment(page), "headline": page.headline, **charts}
+    return shown | {"html": html_fragment(page), **charts}

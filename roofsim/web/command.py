@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.spec.reading.foreign import is_capture
 from roofsim.spec.reading.source import parse_value
 from roofsim.spec.scenario.document import SECTIONS
 from roofsim.web.options import TAKEN
@@ -13,10 +14,12 @@ from roofsim.web.options import TAKEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from roofsim.web.options import Taken
+    from roofsim.web.options import VerbOption
 
 #: What the scenario is saved as where no flags say it.
 FILE: Final = "scenario.yaml"
+#: What a captured program is saved as.
+CAPTURE: Final = "model.roofsim.json"
 #: Keys of the scenario whose flag means something else, or nothing, to a verb; they are set by path.
 _OTHERWISE: Final[dict[str, tuple[str, ...]]] = {
     "compare": ("gpu", "gpus"),
@@ -28,8 +31,13 @@ _OTHERWISE: Final[dict[str, tuple[str, ...]]] = {
 _BY_PATH: Final = {"whatif": "--base"}
 
 
+def stated(scenario: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario as it is written down: a captured program stands in a file of its own, which it names."""
+    return scenario | {"model": CAPTURE} if is_capture(scenario.get("model")) else scenario
+
+
 def is_named(scenario: Mapping[str, Any]) -> bool:
-    """Tell whether flags can say all of a scenario: its model is one of the catalog, at most with other numbers."""
+    """Tell whether flags can say all of a scenario: its model has a name, and there is nothing beside the sections."""
     model = scenario.get("model")
     return isinstance(model, str) and set(scenario) <= {"model", *SECTIONS}
 
@@ -93,7 +101,7 @@ def _alone(value: Any) -> list[str]:
     return [str(one) for one in (value if isinstance(value, list) else [value])]
 
 
-def _flagged(option: Taken, value: Any) -> Iterator[str]:
+def _flagged(option: VerbOption, value: Any) -> Iterator[str]:
     """Yield the words of an option."""
     assert option.flag is not None
     if option.form == "switch":
@@ -104,8 +112,6 @@ def _flagged(option: Taken, value: Any) -> Iterator[str]:
     elif option.form == "amounts":
         for name, amount in value.items():
             yield from (option.flag, f"{name}={amount}")
-    elif option.form == "texts" and option.joined:
-        yield from (option.flag, ",".join(map(str, value)))
     else:
         for one in value if isinstance(value, list) else [value]:
             yield from (option.flag, str(one))

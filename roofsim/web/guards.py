@@ -35,7 +35,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guard:
+class PageGuard:
     """What requests must bring.
 
     Attributes
@@ -86,6 +86,10 @@ class Guard:
             return "the token of the page is missing or old: load the page again"
         return None
 
+    def may_see(self, headers: dict[str, str], cookies: dict[str, str]) -> bool:
+        """Tell whether the page itself may be shown: to this machine always, to others with the token."""
+        return not self.open_to_others or self.is_token(headers.get(TOKEN, "") or cookies.get(COOKIE, ""))
+
     def is_token(self, given: str) -> bool:
         """Tell whether a text is the token, in a time that says nothing about it."""
         return hmac.compare_digest(given.encode(), self.token.encode())
@@ -114,7 +118,7 @@ def _is_address(name: str) -> bool:
 class GuardedApp:
     """An application behind a guard."""
 
-    def __init__(self, app: App, guard: Guard) -> None:
+    def __init__(self, app: App, guard: PageGuard) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

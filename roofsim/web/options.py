@@ -17,7 +17,7 @@ MOST_ITEMS: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Taken:
+class VerbOption:
     """An option of a verb.
 
     Attributes
@@ -25,84 +25,81 @@ class Taken:
     name
         What the Python function calls it.
     form
-        ``text`` (a text or a number), ``number``, ``whole``, ``switch``, ``texts`` (one or several), ``axes`` (key -> values) or
-        ``amounts`` (name -> a text or a number).
+        ``text`` (a text or a number), ``number``, ``whole``, ``switch``, ``texts`` (one or several), ``joined`` (the same, in
+        one text with commas), ``axes`` (key -> values) or ``amounts`` (name -> a text or a number).
     flag
         What the command line calls it; without one its texts stand alone.
-    joined
-        Whether several values stand behind one flag, with commas between them.
     """
 
     name: str
     form: str
     flag: str | None
-    joined: bool = False
 
 
 _BOUNDS: Final = (
-    Taken("ttft", "text", "--ttft"),
-    Taken("tpot", "text", "--tpot"),
-    Taken("percentile", "number", "--percentile"),
+    VerbOption("ttft", "text", "--ttft"),
+    VerbOption("tpot", "text", "--tpot"),
+    VerbOption("percentile", "number", "--percentile"),
 )
 
 #: Verb -> what it takes beside the scenario.
-TAKEN: Final[dict[str, tuple[Taken, ...]]] = {
+TAKEN: Final[dict[str, tuple[VerbOption, ...]]] = {
     "run": (),
     "compare": (
-        Taken("gpus", "texts", None),
-        Taken("sort", "text", "--sort"),
-        Taken("prices", "amounts", "--price"),
+        VerbOption("gpus", "texts", None),
+        VerbOption("sort", "text", "--sort"),
+        VerbOption("prices", "amounts", "--price"),
     ),
     "fit": (
-        Taken("largest", "text", "--largest"),
-        Taken("fewest", "text", "--fewest"),
-        Taken("family", "text", "--family"),
+        VerbOption("largest", "text", "--largest"),
+        VerbOption("fewest", "text", "--fewest"),
+        VerbOption("family", "text", "--family"),
     ),
     "memory": (
-        Taken("by", "text", "--by"),
-        Taken("tensor", "text", "--tensor"),
-        Taken("curve", "switch", "--curve"),
-        Taken("top", "whole", "--top"),
+        VerbOption("by", "text", "--by"),
+        VerbOption("tensor", "text", "--tensor"),
+        VerbOption("curve", "switch", "--curve"),
+        VerbOption("top", "whole", "--top"),
     ),
     "serve": (
         *_BOUNDS,
-        Taken("axes", "axes", "--axis"),
-        Taken("top", "whole", "--top"),
-        Taken("simulated", "switch", "--simulate"),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("top", "whole", "--top"),
+        VerbOption("simulated", "switch", "--simulate"),
     ),
     "sweep": (
-        Taken("axes", "axes", "--axis"),
-        Taken("figures", "texts", "--figure", joined=True),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("figures", "joined", "--figure"),
     ),
     "plan": (
-        Taken("gpus", "texts", "--gpus", joined=True),
-        Taken("gpu", "texts", "--gpu", joined=True),
-        Taken("objective", "text", "--objective"),
-        Taken("constraints", "texts", "--constraint"),
-        Taken("axes", "axes", "--axis"),
-        Taken("fixed", "texts", "--fix"),
-        Taken("also", "texts", "--also"),
-        Taken("top", "whole", "--top"),
-        Taken("robust", "switch", "--robust"),
+        VerbOption("gpus", "joined", "--gpus"),
+        VerbOption("gpu", "joined", "--gpu"),
+        VerbOption("objective", "text", "--objective"),
+        VerbOption("constraints", "texts", "--constraint"),
+        VerbOption("axes", "axes", "--axis"),
+        VerbOption("fixed", "texts", "--fix"),
+        VerbOption("also", "texts", "--also"),
+        VerbOption("top", "whole", "--top"),
+        VerbOption("robust", "switch", "--robust"),
         *_BOUNDS,
     ),
     "advise": (),
     "whatif": (
-        Taken("changes", "texts", "--set"),
-        Taken("also", "texts", "--also"),
-        Taken("each", "switch", "--each"),
-        Taken("by", "text", "--by"),
+        VerbOption("changes", "texts", "--set"),
+        VerbOption("also", "texts", "--also"),
+        VerbOption("each", "switch", "--each"),
+        VerbOption("by", "text", "--by"),
     ),
     "need": (
-        Taken("step_time", "text", "--step-time"),
-        Taken("tokens_per_second", "text", "--tokens-per-second"),
-        Taken("time_to_first_token", "text", "--time-to-first-token"),
-        Taken("cost", "text", "--cost"),
-        Taken("days", "text", "--days"),
-        Taken("tokens", "text", "--tokens"),
+        VerbOption("step_time", "text", "--step-time"),
+        VerbOption("tokens_per_second", "text", "--tokens-per-second"),
+        VerbOption("time_to_first_token", "text", "--time-to-first-token"),
+        VerbOption("cost", "text", "--cost"),
+        VerbOption("days", "text", "--days"),
+        VerbOption("tokens", "text", "--tokens"),
     ),
     "timeline": (),
-    "explain": (Taken("figure", "text", None),),
+    "explain": (VerbOption("figure", "text", None),),
 }
 
 
@@ -171,6 +168,10 @@ def _texts(value: Any, shown: str) -> list[Any]:
     return [_text(one, shown) for one in given]
 
 
+def _joined(value: Any, shown: str) -> str:
+    return ",".join(map(str, _texts(value, shown)))
+
+
 def _axes(value: Any, shown: str) -> Any:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         from roofsim.search.written_axes import read_written_axes
@@ -200,6 +201,7 @@ _FORMS: Final = {
     "whole": _whole,
     "switch": _switch,
     "texts": _texts,
+    "joined": _joined,
     "axes": _axes,
     "amounts": _amounts,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
-from roofsim.spec.reading.source import DEEPEST, MOST_VALUES, Document, parse_yaml
+from roofsim.spec.reading.source import DEEPEST, MOST_VALUES, Document, Path_, parse_yaml
 from roofsim.spec.scenario.document import SECTIONS, load_scenario
-from roofsim.web.command import FILE, flag_of, is_named
+from roofsim.web.command import FILE, flag_of, is_named, stated
 
 #: Longest name of a model; a longer text, or one of several lines, is what a file holds.
 _LONGEST_NAME: Final = 200
@@ -31,16 +31,16 @@ def read_scenario(verb: str, given: Any) -> Document:
     if not isinstance(given, dict):
         message = f"expected a scenario, as a mapping or as text; got {type(given).__name__}"
         raise SpecError(Problem(message, Place("scenario")))
-    check_size(given)
+    check_size(stated(given))
     named = is_named(given)
     source = str(given["model"]) if named else FILE
-    places = {
+    places: dict[Path_, Place] = {
         (section, key): Place(flag_of(verb, section, key))
         for section in (SECTIONS if named else ())
         if isinstance(given.get(section), dict)
         for key in map(str, given[section])
     }
-    return load_scenario(Document(given, source, dict(places)), {})
+    return load_scenario(Document(given, source, places), {})
 
 
 def check_size(data: Any) -> None:

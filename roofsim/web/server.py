@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import mimetypes
 import re
 from contextlib import asynccontextmanager
@@ -11,15 +12,18 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from roofsim.errors import OutputError, Place, Problem, SpecError
 from roofsim.kept import Kept
 from roofsim.records import dataclass
-from roofsim.web.answers import raw_json, refusal
-from roofsim.web.ask import CATALOG, VERBS
-from roofsim.web.guards import Guard, GuardedApp
-from roofsim.web.workers import BusyError, LateError, LostError, WorkerPool
+from roofsim.spec.reading.json_text import parse_json
+from roofsim.web.answers import as_json, raw_json, refusal
+from roofsim.web.ask import CATALOG, PAGE, READ, VERBS
+from roofsim.web.guards import COOKIE, GuardedApp, PageGuard
+from roofsim.web.problems import error_document
+from roofsim.web.workers import COMMAND, BusyError, LateError, LostError, WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,23 +31,26 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from roofsim.web.saved import SavedReports
+
 #: The longest request: a pasted file of 1 MB is up to twice as long as JSON.
 LARGEST_REQUEST: Final = 4 * 2**20
 #: Seconds in which all of a request has to be there.
 _SENDING: Final = 20.0
-#: Questions that wait for a worker.
-WAITING: Final = 8
 #: Answers that are kept, and the longest of them.
 _KEPT: Final = 128
 _LARGEST_KEPT: Final = 2 * 2**20
 _FOLDER: Final = "static"
-#: Files that pages of reports hold in themselves, and that the page asks for.
-_OF_REPORTS: Final = ("page.css", "page.js")
+#: What a browser lets a report do, whose style and script stand in it: nothing but show itself, as a page of no origin.
+_OF_REPORTS: Final = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:; frame-ancestors 'none'"
+)
 _TYPES: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class ServedPage:
     """How the page is served.
 
     Attributes
@@ -52,11 +59,20 @@ class Serving:
         What requests must bring.
     workers, limit
         Processes that answer, and the seconds that each answer may take.
+    saved
+        The reports of the folder that they may be written to; None: nothing is written.
+    waiting
+        Questions that may wait for a process.
+    command
+        What starts a process that answers.
     """
 
-    guard: Guard
+    guard: PageGuard
     workers: int = 2
     limit: float = 60.0
+    saved: SavedReports | None = None
+    waiting: int = 8
+    command: tuple[str, ...] = COMMAND
 
 
 @dataclass(frozen=True)
@@ -74,30 +90,32 @@ class StaticFile:
 
 def static_files() -> dict[str, StaticFile]:
     """Return the files of the page by name; nothing else has one."""
-    own = dict(_below(files("roofsim.web") / _FOLDER, ""))
-    report = dict(_below(files("roofsim.report.html") / "templates", ""))
-    return own | {name: report[name] for name in _OF_REPORTS}
+    of_reports = files("roofsim.report.html") / "templates"  # their sections are what the page shows
+    shared = {name: StaticFile((of_reports / name).read_bytes(), _TYPES[name[4:]]) for name in ("page.css", "page.js")}
+    return shared | _below(files("roofsim.web") / _FOLDER, "")
 
 
-def _below(folder: Traversable, prefix: str) -> Any:
+def _below(folder: Traversable, prefix: str) -> dict[str, StaticFile]:
+    named: dict[str, StaticFile] = {}
     for each in folder.iterdir():
         if getattr(each, "is_symlink", lambda: False)():
             continue
         if each.is_dir():
-            yield from _below(each, f"{prefix}{each.name}/")
+            named |= _below(each, f"{prefix}{each.name}/")
         elif each.is_file():
             ending = each.name[each.name.rfind(".") :]
             kind = _TYPES.get(ending) or mimetypes.guess_type(each.name)[0] or "application/octet-stream"
-            yield f"{prefix}{each.name}", StaticFile(each.read_bytes(), kind)
+            named[f"{prefix}{each.name}"] = StaticFile(each.read_bytes(), kind)
+    return named
 
 
 class PageServer:
     """The page, its files and its questions."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ServedPage) -> None:
         self.serving = serving
         self.files = static_files()
-        self.pool = WorkerPool(serving.workers, serving.limit, WAITING)
+        self.pool = WorkerPool(serving.workers, serving.limit, serving.waiting, serving.command)
         self.kept: Kept[tuple[int, bytes]] = Kept(_KEPT)
 
     @asynccontextmanager
@@ -109,8 +127,16 @@ class PageServer:
         finally:
             await self.pool.end()
 
-    async def page(self, _: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         """Return the page, with the token of this server in it."""
+        given = request.query_params.get("token")
+        if given is not None and self.serving.guard.is_token(given):
+            answer: Response = RedirectResponse("/", 303, headers={"cache-control": "no-store"})
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="lax")
+            return answer
+        if not self._may_see(request):
+            said = "This page is open to those who have its token: open it by the address that roofsim web printed."
+            return Response(said, 403, media_type="text/plain", headers={"cache-control": "no-store"})
         text = self.files["index.html"].content.decode("utf-8")
         for name, value in (("roofsim-token", self.serving.guard.token), ("roofsim-back", "server")):
             text = re.sub(rf'(<meta name="{name}" content=")[^"]*(")', rf"\g<1>{value}\g<2>", text, count=1)
@@ -126,8 +152,13 @@ class PageServer:
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.kind, headers=headers)
 
+    def _may_see(self, request: Request) -> bool:
+        return self.serving.guard.may_see(dict(request.headers), request.cookies)
+
     async def catalog(self, request: Request) -> Response:
         """Return what can be asked for."""
+        if not self._may_see(request):
+            return refusal(403, "the token is missing")
         return await self._answered(request, CATALOG, b"{}")
 
     async def ask(self, request: Request) -> Response:
@@ -135,14 +166,46 @@ class PageServer:
         verb = request.path_params["verb"]
         if verb not in VERBS:
             return refusal(404, f"there is no {verb[:60]!r} to ask")
+        body = await _body(request)
+        return body if isinstance(body, Response) else await self._answered(request, verb, body)
+
+    async def save(self, request: Request) -> Response:
+        """Write the report of a question into the folder."""
+        reports = self.serving.saved
+        if reports is None:
+            return refusal(409, "nothing is saved: start it with --folder DIR to keep reports there")
+        body = await _body(request)
+        if isinstance(body, Response):
+            return body
         try:
-            async with asyncio.timeout(_SENDING):
-                body = await _body(request)
-        except TimeoutError:
-            return refusal(408, "the request did not arrive in time", connection="close")
-        if body is None:
-            return refusal(413, f"the request has more than {LARGEST_REQUEST // 2**20} MiB", connection="close")
-        return await self._answered(request, verb, body)
+            question = _question(body)
+            asked = {key: question[key] for key in ("scenario", "options")} | {"html": PAGE}
+            answer = await self._answered(request, question["verb"], json.dumps(asked).encode())
+            if answer.status_code != 200:
+                return answer
+            report = json.loads(bytes(answer.body))
+            name = reports.save(question, report["headline"], report["html"])
+        except SpecError as error:
+            return as_json(422, error_document(error))
+        except OutputError as error:
+            return refusal(507, str(error))
+        return as_json(200, {"ok": True, "name": name, "address": f"saved/{name}"})
+
+    async def saved(self, request: Request) -> Response:
+        """List the reports of the folder."""
+        if not self._may_see(request):
+            return refusal(403, "the token is missing")
+        reports = self.serving.saved
+        folder = None if reports is None else str(reports.folder)
+        return as_json(200, {"ok": True, "folder": folder, "reports": [] if reports is None else reports.rows()})
+
+    async def report(self, request: Request) -> Response:
+        """Return a report of the folder, which asks nothing of this server or any other."""
+        reports = self.serving.saved if self._may_see(request) else None
+        text = None if reports is None else reports.read(request.path_params["name"])
+        if text is None:
+            return refusal(404, "there is no such report")
+        return Response(text, media_type="text/html", headers={"content-security-policy": _OF_REPORTS})
 
     async def _answered(self, request: Request, verb: str, body: bytes) -> Response:
         key = verb, hashlib.sha256(body).digest()
@@ -158,8 +221,8 @@ class PageServer:
             except LostError:
                 return refusal(503, "the process that worked out the answer ended; ask again", retry_after="1")
             if len(known[1]) <= _LARGEST_KEPT:
-                found = known
-                self.kept.get(key, lambda: found)
+                answer = known
+                self.kept.get(key, lambda: answer)
         status, text = known
         return raw_json(status, text)
 
@@ -168,7 +231,34 @@ class PageServer:
         return 200 if answer[:1] == b"1" else 422, answer[1:]
 
 
-async def _body(request: Request) -> bytes | None:
+def _question(body: bytes) -> dict[str, Any]:
+    """Return the question of a report.
+
+    Raises
+    ------
+    SpecError
+        Where there is none.
+    """
+    asked = parse_json(body.decode("utf-8", errors="replace"), "request")
+    verb = asked.get("verb")
+    if verb not in VERBS or verb in (READ, CATALOG):
+        raise SpecError(Problem(f"there is no report of {str(verb)[:60]!r}", Place("verb")))
+    return {"verb": verb, "scenario": asked.get("scenario"), "options": asked.get("options")}
+
+
+async def _body(request: Request) -> bytes | Response:
+    """Return the body of a request, or the answer to one that is too long or too slow."""
+    try:
+        async with asyncio.timeout(_SENDING):
+            body = await _read(request)
+    except TimeoutError:
+        return refusal(408, "the request did not arrive in time", connection="close")
+    if body is None:
+        return refusal(413, f"the request has more than {LARGEST_REQUEST // 2**20} MiB", connection="close")
+    return body
+
+
+async def _read(request: Request) -> bytes | None:
     """Return the body of a request; None where it is too long."""
     stated = request.headers.get("content-length", "0")
     if not stated.isdecimal() or int(stated) > LARGEST_REQUEST:
@@ -200,13 +290,16 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def application(serving: Serving) -> GuardedApp:
+def application(serving: ServedPage) -> GuardedApp:
     """Return the application, as a server of the ASGI runs it."""
     server = PageServer(serving)
     routes = [
         Route("/", server.page, methods=["GET"]),
         Route("/static/{name:path}", server.static, methods=["GET"]),
         Route("/api/catalog", server.catalog, methods=["GET"]),
+        Route("/api/save", server.save, methods=["POST"]),
+        Route("/api/saved", server.saved, methods=["GET"]),
         Route("/api/{verb}", server.ask, methods=["POST"]),
+        Route("/saved/{name}", server.report, methods=["GET"]),
     ]
     return GuardedApp(Starlette(routes=routes, lifespan=server.lifespan), serving.guard)

@@ -24,12 +24,15 @@ class VerbAnswer:
         What the Python function returns.
     data
         What ``--json`` prints.
+    arguments
+        What the Python function is given otherwise than the options say.
     shown
         What its report takes beside the question (`AskedReport`).
     """
 
     answer: Any
     data: Any
+    arguments: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
 
 
@@ -37,7 +40,7 @@ def _plain(answer: Any) -> VerbAnswer:
     return VerbAnswer(answer=answer, data=answer.to_dict())
 
 
-def _run(document: Document, options: Options) -> VerbAnswer:
+def _run(document: Document, _: Options) -> VerbAnswer:
     from roofsim.api import answer, resolve_document
     from roofsim.evaluate import evaluate
 
@@ -46,18 +49,69 @@ def _run(document: Document, options: Options) -> VerbAnswer:
     return VerbAnswer(answer=result, data=result.to_dict(), shown={"evaluation": evaluation})
 
 
+def _compare(document: Document, options: Options) -> VerbAnswer:
+    from roofsim.api import answer, resolve_document
+    from roofsim.compare.build import compare_document
+    from roofsim.spec.settle.cards import read_cards
+
+    cards = read_cards(options.get("gpus", ()), "cards")
+    return _plain(
+        compare_document(
+            document, cards, resolve_document, answer, sort=options.get("sort"), prices=options.get("prices")
+        )
+    )
+
+
+def _serve(document: Document, options: Options) -> VerbAnswer:
+    from roofsim.api import resolve_document
+    from roofsim.search.serving.search import search_servers
+    from roofsim.serve.any_model import serve_any
+    from roofsim.serve.target import read_target
+
+    target = read_target(*(options.get(name) for name in _BOUNDS), shown="--")
+    axes = options.get("axes")
+    if axes and target is not None:
+        return _plain(search_servers(document, axes, target, resolve_document, k=options.get("top", _SERVERS)))
+    return _plain(serve_any(document, resolve_document, simulated=options.get("simulated", False), target=target))
+
+
 def _sweep(document: Document, options: Options) -> VerbAnswer:
-    import roofsim
+    from roofsim.api import answer, import_model
     from roofsim.errors import Place, Problem, SpecError
+    from roofsim.search.sweep import sweep_document
     from roofsim.search.table import with_fits
 
     if "axes" not in options:
         raise SpecError(Problem("expected at least one axis", Place("--axis")))
-    figures = tuple(map(str, options.get("figures", ())))
-    table = roofsim.sweep(document, options["axes"], figures=with_fits(figures))  # type: ignore[arg-type]
+    figures = tuple(part.strip() for part in options.get("figures", "").split(",") if part.strip())
+    wanted = with_fits(figures)
+    table = sweep_document(document, options["axes"], answer, import_model, figures=wanted)
     if not table.feasible.any():
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
-    return VerbAnswer(answer=table, data=table.to_dict(), shown={"figures": figures})
+    return VerbAnswer(answer=table, data=table.to_dict(), arguments={"figures": wanted}, shown={"figures": figures})
+
+
+def _plan(document: Document, options: Options) -> VerbAnswer:
+    from roofsim.plans import TOP, plan_servers, planning_tools
+    from roofsim.search.planning.asked import PlanRequest
+    from roofsim.search.planning.plan import plan_asked
+    from roofsim.serve.target import read_target
+
+    asked = PlanRequest.of(
+        options.get("gpus"),
+        options.get("gpu"),
+        options.get("objective", "step_time"),
+        options.get("constraints", ()),
+        options.get("axes"),
+        options.get("fixed", ()),
+        shown="--",
+        also=options.get("also", ()),
+    )
+    target = read_target(*(options.get(name) for name in _BOUNDS), shown="--")
+    top = options.get("top", TOP)
+    if target is not None:
+        return _plain(plan_servers(document, asked, target, k=top))
+    return _plain(plan_asked(document, asked, planning_tools(), k=top, robust=options.get("robust", False)))
 
 
 def _memory(document: Document, options: Options) -> VerbAnswer:
@@ -67,13 +121,27 @@ def _memory(document: Document, options: Options) -> VerbAnswer:
     return VerbAnswer(answer=view, data=view.rows if hasattr(view, "view") else [view.to_dict()])
 
 
-def _advise(document: Document, options: Options) -> VerbAnswer:
+def _advise(document: Document, _: Options) -> VerbAnswer:
     from roofsim.decide.advise import advise_documents
     from roofsim.web.command import command_of
 
-    data = document.data
-    words = command_of("whatif", data, {}).removeprefix("roofsim whatif ")
+    words = command_of("whatif", document.data, {}).removeprefix("roofsim whatif ")
     return _plain(advise_documents([(words.partition(" ")[0], document, words)]))
+
+
+def _whatif(document: Document, options: Options) -> VerbAnswer:
+    from roofsim.decide.whatif import whatif_document
+
+    given = {name: options[name] for name in ("also", "each", "by") if name in options}
+    return _plain(whatif_document(document, options.get("changes", ()), origins=("--set", "--also"), **given))
+
+
+def _need(document: Document, options: Options) -> VerbAnswer:
+    from roofsim.decide.need import need_document
+    from roofsim.decide.target import TARGETS, read_target
+
+    asked = {name: options.get(name) for name in TARGETS}
+    return _plain(need_document(document, read_target(asked, options.get("tokens"), flags=True)))
 
 
 def _function(name: str) -> Callable[[Document, Options], VerbAnswer]:
@@ -87,10 +155,22 @@ def _function(name: str) -> Callable[[Document, Options], VerbAnswer]:
     return ask
 
 
+_BOUNDS: Final = ("ttft", "tpot", "percentile")
+#: Servers that are shown of a search.
+_SERVERS: Final = 10
+
+#: Verb -> what answers it, with the places that the command line names.
 ANSWERED: Final[dict[str, Callable[[Document, Options], VerbAnswer]]] = {
     "run": _run,
-    "sweep": _sweep,
+    "compare": _compare,
+    "fit": _function("fit"),
     "memory": _memory,
+    "serve": _serve,
+    "sweep": _sweep,
+    "plan": _plan,
     "advise": _advise,
-    **{name: _function(name) for name in ("compare", "fit", "serve", "plan", "whatif", "need", "timeline", "explain")},
+    "whatif": _whatif,
+    "need": _need,
+    "timeline": _function("timeline"),
+    "explain": _function("explain"),
 }

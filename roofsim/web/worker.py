@@ -6,14 +6,19 @@ A message is its length in four bytes and its bytes. A question is the verb, a z
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import sys
 from typing import IO, Any, Final
 
+from roofsim.web.confined import confine
+
 LENGTH: Final = 4
 READY: Final = b"ready"
+#: Objects between two searches for cycles (Python's own: 700): an answer makes many, and little garbage.
+_ALLOCATIONS: Final = 200_000
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
 WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("run", {"scenario": {"model": "llama3-8b", "hardware": {"gpu": "h100"}, "workload": {"sequence_length": 2048}}}),
@@ -28,14 +33,15 @@ def framed(message: bytes) -> bytes:
 
 def answered(message: bytes) -> bytes:
     """Return the answer to a question, both as messages."""
+    from roofsim.errors import SpecError
     from roofsim.spec.reading.json_text import parse_json
     from roofsim.web.ask import ask
     from roofsim.web.problems import error_document
 
     verb, _, body = message.partition(b"\0")
     try:
-        request = parse_json(body.decode("utf-8"), "request")
-    except Exception as error:  # noqa: BLE001  # of whatever form a body is
+        request = parse_json(body.decode("utf-8", errors="replace"), "request")
+    except SpecError as error:
         answer = error_document(error)
     else:
         answer = ask(verb.decode("ascii", "replace"), request)
@@ -51,6 +57,9 @@ def warm() -> None:
     """Ask what a first answer has to wait for."""
     for verb, request in WARM:
         answered(verb.encode() + b"\0" + json.dumps(request).encode())
+    gc.collect()
+    gc.freeze()  # what is there by now stays, and need not be searched for cycles
+    gc.set_threshold(_ALLOCATIONS)
 
 
 def _message(source: IO[bytes]) -> bytes | None:
@@ -71,6 +80,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
     warm()
+    confine()
     said.write(framed(READY))
     said.flush()
     while (message := _message(asked)) is not None:

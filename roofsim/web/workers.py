@@ -6,14 +6,17 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roofsim.web.worker import LENGTH, READY, framed
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
     from typing import Any
 
+#: What starts a worker: Python, without what lies in the working directory.
+COMMAND: Final = (sys.executable, "-P", "-m", "roofsim.web.worker")
 #: Seconds that a worker may take to start.
 _STARTING: Final = 120.0
 #: Seconds that a worker may go on with a question that nobody waits for any more; starting another takes longer.
@@ -42,7 +45,7 @@ class Worker:
         self.process = process
 
     @classmethod
-    async def started(cls) -> Worker:
+    async def started(cls, command: Sequence[str]) -> Worker:
         """Return a worker that is ready.
 
         Raises
@@ -51,12 +54,10 @@ class Worker:
             Where it does not start.
         """
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "roofsim.web.worker",
+            *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=os.environ | dict.fromkeys(_THREADS, "1"),
+            env=_environment(),
             limit=2**20,
         )
         worker = cls(process)
@@ -101,11 +102,27 @@ class Worker:
         await self.process.wait()
 
 
-class WorkerPool:
-    """Some workers, and the line of questions before them."""
+def _environment() -> dict[str, str]:
+    """Return the environment of a worker: it finds this very package, and nothing that lies in the working directory."""
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": os.pathsep.join(paths)}
 
-    def __init__(self, size: int, limit: float, waiting: int) -> None:
-        self.size, self.limit, self.most = size, limit, size + waiting
+
+class WorkerPool:
+    """Some workers, and the line of questions before them.
+
+    Parameters
+    ----------
+    size, waiting
+        Processes, and questions that may wait for one.
+    limit
+        Seconds that a question may wait, and as many that it may be at work.
+    command
+        What starts a worker.
+    """
+
+    def __init__(self, size: int, limit: float, waiting: int, command: Sequence[str] = COMMAND) -> None:
+        self.size, self.limit, self.most, self.command = size, limit, size + waiting, command
         self.asked = 0
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
         self._every: set[Worker] = set()
@@ -125,7 +142,7 @@ class WorkerPool:
     async def _add(self) -> None:
         while not self._ended:
             try:
-                worker = await Worker.started()
+                worker = await Worker.started(self.command)
             except LostError:
                 await asyncio.sleep(1.0)
                 continue

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 #: What is no part of a prediction, and what describes published networks, whose sizes are facts of theirs.
 OUTSIDE = (
     "cli/", "report/", "schema/", "importers/", "units.py", "output.py", "errors.py", "numeric.py", "records.py", "kept.py",
-    "spec/model/", "spec/reading/", "lower/vision/", "calibrate/microbenchmark/", "capture/", "traces/", "oracle/",
+    "spec/model/", "spec/reading/", "lower/vision/", "calibrate/microbenchmark/", "capture/", "traces/", "oracle/", "web/",
 )  # fmt: skip
 #: Rooms whose formulas hold no number but those of mathematics; elsewhere numbers stand in sizes of published networks (lower)
 #: and in counts, places and shown digits.

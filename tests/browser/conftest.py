@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -131,13 +133,29 @@ def linked(question):
 
 
 @pytest.fixture(scope="session")
-def server():
+def server(tmp_path_factory):
     """Start the local server and return its address."""
-    words = [sys.executable, "-u", "-m", "roofsim", "web", "--port", "0", "--limit", "120"]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        said = process.stdout.readline()
-        address = next(word for word in said.split() if word.startswith("http://"))
-        yield address
+    folder = tmp_path_factory.mktemp("server")
+    words = [
+        sys.executable,
+        "-u",
+        "-m",
+        "roofsim",
+        "web",
+        "--port",
+        "0",
+        "--limit",
+        "120",
+        "--folder",
+        str(folder / "kept"),
+    ]
+    log = folder / "log.txt"
+    with log.open("w") as into, subprocess.Popen(words, cwd=ROOT, stdout=into, stderr=into) as process:
+        deadline = time.monotonic() + 60.0
+        while not (address := re.search(r"http://\S+", log.read_text())) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert address, log.read_text()
+        yield address.group()
         process.terminate()
 
 

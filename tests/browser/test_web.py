@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shlex
 import subprocess
 import sys
 from importlib.resources import files
@@ -14,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.browser.conftest import HOSTILE, ROOT, SETTLED, SMALL, linked
+from tests.browser.conftest import HOSTILE, ROOT, SMALL, linked
 
 pytestmark = pytest.mark.browser
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
-ALERT = '<img src=x onerror="document.title=\'broken\'">'
+ALERT = "<img src=x onerror=\"document.title='broken'\">"
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -40,7 +39,9 @@ def asking(verb="run", options=None, **sections):
     """Return the small question with other parts."""
     question = copy.deepcopy(SMALL) | {"verb": verb, "options": options or {}}
     for section, values in sections.items():
-        question["scenario"][section] = values if isinstance(values, str) else question["scenario"].get(section, {}) | values
+        question["scenario"][section] = (
+            values if isinstance(values, str) else question["scenario"].get(section, {}) | values
+        )
     return question
 
 
@@ -56,7 +57,9 @@ def commit(tab, key, text):
 
 def roofsim(*words):
     """Return what a command prints as JSON, or what it says of an error."""
-    done = subprocess.run([sys.executable, "-m", "roofsim", *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "roofsim", *words], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 
@@ -85,7 +88,9 @@ def test_the_page_is_whole_and_readable(tab, width, dark):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("state", ["answer", "wrong", "list", "dialog", "paste", "compare"])
 def test_axe_finds_nothing(tab, state, width, dark):
-    page = tab(asking("compare", {"gpus": ["a100", "h100"]}) if state == "compare" else SMALL, width=width, dark=dark).page
+    page = tab(
+        asking("compare", {"gpus": ["a100", "h100"]}) if state == "compare" else SMALL, width=width, dark=dark
+    ).page
     if state == "wrong":
         field(page, "hardware.gpu").fill("a101")
         field(page, "hardware.gpu").press("Enter")
@@ -98,8 +103,8 @@ def test_axe_finds_nothing(tab, state, width, dark):
     elif state == "paste":
         page.locator("#paste > summary").click()
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found["violations"]] == []
+    violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in violations["violations"]] == []
 
 
 def test_colours_follow_the_button_and_are_remembered(tab):
@@ -214,7 +219,8 @@ def test_cards_come_with_counts_and_go(tab):
 def test_the_table_of_cards_sorts(tab):
     page = tab(asking("compare", {"gpus": ["a100", "v100", "h100"]})).page
     table = page.locator("#fragment table").first
-    steps = "[...document.querySelector('#fragment table').tBodies[0].rows].map((row) => Number(row.cells[1].querySelector('data').value))"
+    rows = "[...document.querySelector('#fragment table').tBodies[0].rows]"
+    steps = f"{rows}.map((row) => Number(row.cells[1].querySelector('data').value))"
     head = table.locator("th").nth(1)
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
@@ -242,7 +248,7 @@ def test_a_slider_looks_up_what_the_exact_answer_is_then(tab):
     assert asked.value.ok
     assert moving != before
     assert "Bandwidth 4" in note
-    assert slider.get_attribute("aria-valuetext") == "4 ×"
+    assert slider.get_attribute("aria-valuetext") == "4 \N{MULTIPLICATION SIGN}"
     exact = float(tile.get_attribute("value"))
     number, unit = moving.split()
     assert float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit] == pytest.approx(exact, rel=5e-3)
@@ -289,7 +295,9 @@ def test_a_number_unfolds_into_where_it_comes_from(tab):
     for place in range(deepest.count()):
         if deepest.nth(place).is_visible() and not deepest.nth(place).evaluate("node => node.parentElement.open"):
             deepest.nth(place).click()
-    assert "source:" in page.locator("#why-body .from").first.evaluate("node => getComputedStyle(node, '::before').content")
+    assert "source:" in page.locator("#why-body .from").first.evaluate(
+        "node => getComputedStyle(node, '::before').content"
+    )
     page.keyboard.press("Escape")
     assert page.is_hidden("#why")
     assert number.evaluate("node => document.activeElement === node")
@@ -372,7 +380,9 @@ def test_a_configuration_is_pasted(tab):
 
 def test_a_scenario_is_pasted_and_the_present_one_edited(tab):
     opened = tab()
-    page = paste(opened, yaml.safe_dump({"model": "gpt2-124m", "hardware": {"gpu": "v100"}, "workload": {"precision": "fp16"}}))
+    page = paste(
+        opened, yaml.safe_dump({"model": "gpt2-124m", "hardware": {"gpu": "v100"}, "workload": {"precision": "fp16"}})
+    )
     assert field(page, "hardware.gpu").input_value() == "v100"
     page.get_by_role("button", name="Edit the present question").click()
     text = page.locator("#paste textarea").input_value()
@@ -421,7 +431,9 @@ def test_a_file_is_dropped(tab):
 SIZES = {"family": "decoder", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
 
 
-@pytest.mark.parametrize("name", [HOSTILE, ALERT, "{{ 7*7 }}", "\u202egpj.exe"], ids=["script", "image", "template", "turned"])
+@pytest.mark.parametrize(
+    "name", [HOSTILE, ALERT, "{{ 7*7 }}", "\u202egpj.exe"], ids=["script", "image", "template", "turned"]
+)
 def test_hostile_names_are_text(tab, name):
     opened = tab(asking() | {"scenario": {"model": {**SIZES, "name": name}, "hardware": {"gpu": "a100"}}})
     page = opened.page
@@ -452,9 +464,9 @@ def test_hostile_links_are_text(tab, place):
     assert opened.said == []
 
 
-@pytest.mark.parametrize("hash_", ["#scenario=", "#scenario=%%%", "#scenario=e30", "#scenario=~AAAA", "#scenario=W10", "#scenario=bnVsbA"])
-def test_links_that_cannot_be_read_say_so(tab, hash_):
-    opened = tab(hash_)
+@pytest.mark.parametrize("held", ["", "%%%", "e30", "~AAAA", "W10", "bnVsbA"])
+def test_links_that_cannot_be_read_say_so(tab, held):
+    opened = tab(f"#scenario={held}")
     page = opened.page
     assert "The link cannot be read" in page.inner_text("#problem")
     opened.answered(lambda: page.get_by_role("button", name="Start with an example").click())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import subprocess
@@ -50,7 +51,9 @@ def test_the_way_back_restores_the_question(tab):
 
 def test_a_link_in_an_open_page_is_followed(tab):
     opened = tab()
-    opened.answered(lambda: opened.page.evaluate("(hash) => { location.hash = hash; }", linked(asking("memory"))), "**/api/memory")
+    opened.answered(
+        lambda: opened.page.evaluate("(hash) => { location.hash = hash; }", linked(asking("memory"))), "**/api/memory"
+    )
     assert opened.page.locator("#verbs input[value=memory]").is_checked()
 
 
@@ -89,7 +92,9 @@ def test_command_and_yaml_give_the_same_answer(tab, tmp_path):
     path.write_text(page.evaluate("navigator.clipboard.readText()"), encoding="utf-8")
     assert yaml.safe_load(path.read_text())["model"] == "gpt2-124m"
     for words in (shlex.split(command)[1:], ["run", str(path)]):
-        done = subprocess.run([sys.executable, "-m", "roofsim", *words, "--json"], capture_output=True, text=True, check=True, cwd=ROOT)
+        done = subprocess.run(
+            [sys.executable, "-m", "roofsim", *words, "--json"], capture_output=True, text=True, check=True, cwd=ROOT
+        )
         assert json.loads(done.stdout)["step_time"] == step
 
 
@@ -102,14 +107,33 @@ def test_python_gives_the_same_answer(tab):
     assert float(done.stdout.split()[-1]) == step
 
 
-def test_a_report_is_downloaded(tab, open_page):
+def test_a_report_is_downloaded(tab, open_page, tmp_path):
     page = tab().page
     with page.expect_download(timeout=60_000) as download:
         page.click("[data-take=report]")
     assert download.value.suggested_filename == "roofsim-run.html"
-    report, said = open_page(download.value.path())
+    path = tmp_path / "report.html"
+    download.value.save_as(path)
+    report, said = open_page(path)
     assert report.inner_text("h1") == page.inner_text("#head h1")
     assert said == []
+
+
+def test_a_report_is_saved_and_listed(tab):
+    opened = tab()
+    page = opened.page
+    with page.expect_response("**/api/save", timeout=60_000):
+        page.click("#save-report")
+    link = page.locator("#saved a").first
+    link.wait_for()
+    assert link.inner_text() == page.inner_text("#head h1")
+    with opened.context.expect_page() as beside:
+        link.click()
+    assert beside.value.inner_text("h1") == link.inner_text()
+    commit(opened, "workload.micro_batch_size", "4")
+    page.locator("#saved").get_by_role("button", name="Ask again").first.click()
+    opened.settled()
+    assert field(page, "workload.micro_batch_size").input_value() == "8"
 
 
 # -- servers --------------------------------------------------------------------------------------------------------
@@ -117,7 +141,7 @@ def test_a_report_is_downloaded(tab, open_page):
 
 def hold(page, pattern, held):
     """Keep requests until somebody lets them go."""
-    page.route(pattern, lambda route: held.append(route))
+    page.route(pattern, held.append)
 
 
 def test_an_older_answer_never_overwrites_a_newer_one(tab):
@@ -134,10 +158,8 @@ def test_an_older_answer_never_overwrites_a_newer_one(tab):
     opened.settled()
     answered = page.inner_text("#head")
     for route in held[:-1]:
-        try:
+        with contextlib.suppress(Exception):  # the page has given it up
             route.continue_()
-        except Exception:  # noqa: S110  # the page has given it up
-            pass
     page.wait_for_timeout(700)
     assert page.inner_text("#head") == answered
     assert "2 x 1,024" in answered
@@ -166,7 +188,14 @@ def test_a_slow_server_shows_progress_and_can_be_left(tab):
 
 @pytest.mark.parametrize(
     ("status", "way"),
-    [(None, "roofsim web"), (500, "Its terminal says why"), (403, "Reload the page"), (429, "busy"), (504, "Ask something smaller"), (413, "without weights")],
+    [
+        (None, "roofsim web"),
+        (500, "Its terminal says why"),
+        (403, "Reload the page"),
+        (429, "busy"),
+        (504, "Ask something smaller"),
+        (413, "without weights"),
+    ],
 )
 def test_a_failing_server_says_what_to_do(tab, status, way):
     opened = tab()
@@ -199,11 +228,19 @@ def test_the_keyboard_reaches_everything_and_gets_out_again(tab):
     page = tab(width=1280).page
     page.locator("body").press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
-    reached, seen = [], "(() => { const one = document.activeElement; return one.id || one.className || one.tagName; })()"
+    reached, seen = (
+        [],
+        "(() => { const one = document.activeElement; return one.id || one.className || one.tagName; })()",
+    )
+    ringed = """(() => {
+        const one = document.activeElement;
+        const ring = one.matches('.verbs input, .segments input') ? one.nextElementSibling : one;
+        return getComputedStyle(ring).outlineStyle;
+    })()"""
     for _ in range(400):
         page.keyboard.press("Tab")
         name = page.evaluate(seen)
-        outline = page.evaluate("(() => { const one = document.activeElement; const it = one.matches('.verbs input, .segments input') ? one.nextElementSibling : one; return getComputedStyle(it).outlineStyle; })()")
+        outline = page.evaluate(ringed)
         if page.evaluate("document.activeElement === document.body"):
             break
         assert outline != "none" or "SUMMARY" in name, name

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.importers.captured.form import SCHEMA, Capture
 from roofsim.kept import Kept
+from roofsim.spec.reading.closed import NOT_READ, WAY_OUT, are_closed
+from roofsim.spec.reading.foreign import is_capture
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.told_apart import Imported
 from roofsim.spec.reading.validate import validate
@@ -25,15 +27,6 @@ FAMILIES: Final = {"tokens": "captured", "images": "captured-images", "samples":
 _GZIP: Final = b"\x1f\x8b"
 _READ: Final[Kept[tuple[Capture, str]]] = Kept(8)
 _BY_DIGEST: Final[Kept[Capture]] = Kept(8)
-
-
-def is_capture(data: Any) -> bool:
-    """Tell whether an object is a captured program, of this form or of another version of it.
-
-    >>> is_capture({"schema": "roofsim/capture/1"})
-    True
-    """
-    return isinstance(data, dict) and str(data.get("schema", "")).startswith("roofsim/capture/")
 
 
 def read_capture(path: Path) -> tuple[Capture, str]:
@@ -85,12 +78,22 @@ def parse_capture(text: str, source: str) -> Capture:
 
 def import_capture(path: Path) -> Imported:
     """Return the model of a captured program: its family, its file, and how it is counted. Raises as `read_capture`."""
-    capture, digest = read_capture(path)
+    return _imported(str(path), *read_capture(path))
+
+
+def import_capture_data(data: dict[str, Any], where: str) -> Imported:
+    """Return the model of a captured program that stands in a scenario itself. Raises as `read_capture`."""
+    text = json.dumps(data)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _imported(where, _BY_DIGEST.get(digest, lambda: parse_capture(text, where)), digest)
+
+
+def _imported(file: str, capture: Capture, digest: str) -> Imported:
     lengths, batches = capture.symbols.length, capture.symbols.batch
     mapping: dict[str, Any] = {
         "family": FAMILIES[capture.counted_in],
         "name": capture.name,
-        "file": str(path),
+        "file": file,
         "digest": digest,
         "trains": capture.loss is not None,
         "batches": list(batches),
@@ -137,6 +140,8 @@ def _out_of_order(capture: Capture, made: set[int]) -> Iterable[str]:
 
 
 def _bytes_of(path: Path) -> bytes:
+    if are_closed():
+        _fail(str(path), NOT_READ, WAY_OUT)
     try:
         size = path.stat().st_size
         if size > LARGEST_FILE:

@@ -47,12 +47,7 @@ class AskedReport:
     @property
     def yaml(self) -> str | None:
         """The scenario as a file."""
-        if self.scenario is None:
-            return None
-        import yaml
-
-        text: str = yaml.safe_dump(self.scenario, sort_keys=False, allow_unicode=True, width=100)
-        return text.rstrip("\n")
+        return None if self.scenario is None else yaml_of(self.scenario)
 
     @property
     def python(self) -> str | None:
@@ -68,6 +63,14 @@ class AskedReport:
             inner = "".join(f"    {one},\n" for one in (each.replace("\n", "\n    ") for each in given))
             call = f"answer = roofsim.{self.verb}(\n{inner})"
         return f"import roofsim\n\n{call}\nprint(answer)"
+
+
+def yaml_of(scenario: Mapping[str, Any]) -> str:
+    """Return a scenario as the text of a file."""
+    import yaml
+
+    text: str = yaml.safe_dump(dict(scenario), sort_keys=False, allow_unicode=True, width=100)
+    return text.rstrip("\n")
 
 
 def _literal(value: Any) -> str:

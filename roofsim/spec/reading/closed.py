@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CLOSED: Final[ContextVar[bool]] = ContextVar("roofsim_files_closed", default=False)
-#: What to do in place of naming a file.
+#: What is said of a name of a file, and what to do in its place.
+NOT_READ: Final = "names a file; none is read here by its name"
 WAY_OUT: Final = "Paste what the file holds, or drop the file on the page."
 
 

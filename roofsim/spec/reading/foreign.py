@@ -80,6 +80,15 @@ BESIDE: Final = {
 }
 
 
+def is_capture(data: Any) -> bool:
+    """Tell whether an object is a captured program, of this form or of another version of it.
+
+    >>> is_capture({"schema": "roofsim/capture/1"})
+    True
+    """
+    return isinstance(data, dict) and str(data.get("schema", "")).startswith("roofsim/capture/")
+
+
 def is_program(path: Path) -> bool:
     """Tell whether a file holds a program that was captured or exported: by its name, or, of other JSON, by how it begins."""
     if path.name.lower().endswith(PROGRAMS):

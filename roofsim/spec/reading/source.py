@@ -11,6 +11,7 @@ import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
 from roofsim.records import dataclass, field, replace
+from roofsim.spec.reading.closed import are_closed
 from roofsim.spec.reading.parsed import parsed
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def plain(data: Any, depth: int = 0) -> Any:
 
 def is_file(path: Path) -> bool:
     """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
+    if are_closed():
+        return False
     try:
         return path.is_file()
     except OSError:
@@ -142,6 +145,8 @@ def is_file(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Tell whether there is such a folder."""
+    if are_closed():
+        return False
     try:
         return path.is_dir()
     except OSError:

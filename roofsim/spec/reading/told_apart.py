@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
-from roofsim.spec.reading.foreign import is_program
+from roofsim.spec.reading.foreign import is_capture, is_program
 from roofsim.spec.reading.json_text import LARGEST_FILE, parse_json, read_json
 from roofsim.spec.reading.source import Document, from_mapping, parse_yaml, read_yaml
 
@@ -62,10 +62,9 @@ def as_scenario(document: Document) -> Document:
     data = document.data
     if not isinstance(data, dict):
         return document
+    if is_capture(data):
+        return from_mapping({"model": data}, document.source)
     if str(data.get("schema", "")).startswith("roofsim/") and not str(data["schema"]).startswith(_RESULT):
-        if str(data["schema"]).startswith("roofsim/capture/"):
-            hint = "Save it as a file, and give its name: `roofsim run model.roofsim.json`."
-            raise SpecError(Problem("a captured program is read from a file", document.place(("schema",)), "", hint))
         hint = "`roofsim run --json` writes scenarios that run again."
         raise SpecError(
             Problem(f"holds an answer ({data['schema']}), not a scenario", document.place(("schema",)), "", hint)
@@ -112,15 +111,26 @@ def read_standard_input() -> Document:
     text = _all_of(sys.stdin)
     if not text.strip():
         raise SpecError(Problem("is empty; expected a scenario or a config.json", Place(_STDIN)))
+    return read_text_request(text, _STDIN)
+
+
+def read_text_request(text: str, source: str) -> Document:
+    """Read a text that is no file: YAML or JSON, by how it begins; `source` names it in messages.
+
+    Raises
+    ------
+    SpecError
+        When it is neither.
+    """
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _located(text, parse_json(text, _STDIN), _STDIN)
+            return _located(text, parse_json(text, source), source)
         except SpecError as error:
             try:
-                return parse_yaml(text, _STDIN)  # {model: gpt2-124m} is YAML, but no JSON
+                return parse_yaml(text, source)  # {model: gpt2-124m} is YAML, but no JSON
             except SpecError:
                 raise error from None
-    return parse_yaml(text, _STDIN)
+    return parse_yaml(text, source)
 
 
 @lru_cache(maxsize=1)

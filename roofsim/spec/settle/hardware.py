@@ -12,6 +12,7 @@ from roofsim.spec.constants.kernels import Constants, Overlay, shipped
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import FIXED, Gpu, System
 from roofsim.spec.hardware.stacks import of_stacks, restacked
+from roofsim.spec.reading.closed import NOT_READ, are_closed
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
@@ -103,7 +104,8 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
     place = scenario.place(("hardware", "calibration"))
     path = overlay_path(given, scenario)
     if path is None:
-        raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
+        said = f"{given[:60]!r} {NOT_READ}" if are_closed() else f"no such file: {given}"
+        raise SpecError(Problem(said, place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
     if overlay.gpu not in (None, hardware.gpu.name):
         raise SpecError(

@@ -285,11 +285,35 @@ async function take(button) {
   button.disabled = true;
   button.textContent = "Writing the report";
   const question = state.answered;
-  const answer = await backend.ask(question.verb, { ...request(question), report: true }, {}).catch((error) => ({ ok: false, error }));
+  const answer = await backend.ask(question.verb, { ...request(question), html: "page" }, {}).catch((error) => ({ ok: false, error }));
   button.disabled = false;
   button.textContent = name;
-  if (answer.ok && answer.report) answers.download(`roofsim-${question.verb}.html`, answer.report, "text/html");
+  if (answer.ok && answer.html) answers.download(`roofsim-${question.verb}.html`, answer.html, "text/html");
   else wrong(answer.ok ? { message: "No report came back.", server: true } : answer.error, "report");
+}
+
+/** Offer to keep reports, where the server has a folder for them, and list those that are there. */
+async function keeping() {
+  const found = backend.saved ? await backend.saved() : { ok: false };
+  const kept = found.ok && found.folder;
+  by("save-report").hidden = !kept;
+  by("saved").hidden = !kept || !found.reports.length;
+  if (!kept) return;
+  by("save-report").title = found.folder;
+  by("saved").querySelector("ul").replaceChildren(...found.reports.map((one) => h("li", {},
+    h("a", { href: `saved/${encodeURIComponent(one.name)}`, target: "_blank", rel: "noopener" }, one.headline || one.name), " ",
+    one.scenario && VERBS.some((verb) => verb.name === one.verb) && h("button", { type: "button", onclick: () => { restore({ verb: one.verb, scenario: one.scenario, options: one.options || {} }); ask(); } }, "Ask again"))));
+}
+
+async function save() {
+  const button = by("save-report");
+  button.disabled = true;
+  const answer = await backend.save(state.answered).catch((error) => ({ ok: false, error: { message: error.message, server: true } }));
+  button.disabled = false;
+  if (!answer.ok) return wrong(answer.error, "report");
+  announce(`Saved as ${answer.name}`);
+  await keeping();
+  by("saved").open = true;
 }
 
 let explaining = null;
@@ -349,6 +373,8 @@ async function start() {
   document.addEventListener("click", (event) => { const button = event.target.closest("[data-take]"); if (button) take(button); });
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); by("answer").focus(); });
   by("brand").addEventListener("click", (event) => { event.preventDefault(); restore(FIRST); ask(); });
+  by("save-report").addEventListener("click", save);
+  keeping();
   addEventListener("popstate", travel);
   addEventListener("hashchange", travel);
   const question = await addressed();

@@ -37,8 +37,10 @@ export function form({ catalog, change, readText }) {
   // -- kinds of fields ------------------------------------------------------------------------------------------------
 
   const text = (field, input, shown, taken) => {
-    input.addEventListener("change", () => set(field, taken(input.value)));
-    return { input, show: () => { if (document.activeElement !== input || !input.matches(":focus")) input.value = shown(held(field)); } };
+    let typing = false;
+    input.addEventListener("input", () => { typing = true; });
+    input.addEventListener("change", () => { typing = false; set(field, taken(input.value)); });
+    return { input, show: () => { if (!typing) input.value = shown(held(field)); } };
   };
   const plain = (value) => (value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
   const KINDS = {
@@ -226,11 +228,15 @@ export function form({ catalog, change, readText }) {
   /** Mark the field that an error is about; return whether there is one. */
   function mark(error) {
     clear();
-    const named = error && error.key ? String(error.key) : "";
+    // Where no key is stated, the message begins with what it is about: `gpus: unknown gpu 'h101'`.
+    const named = String(error.key || (/^([\w.-]+): /.exec(error.message) || [])[1] || "");
+    const quoted = (/'([^']+)'/.exec(error.message) || [])[1];
     const short = named.replace(/^--/, "").replaceAll("-", "_").replace(/^options\./, "");
-    const fits = [(each) => keyOf(each.field) === named, (each) => each.field.option === short, (each) => each.field.path && each.field.path.at(-1) === short,
-      (each) => named.startsWith(`${keyOf(each.field)}.`)];
-    const found = named && fits.map((fit) => fields.find((each) => !each.row.hidden && fit(each))).find(Boolean);
+    const fits = [(each) => keyOf(each.field) === named, (each) => each.field.option === short, (each) => short && each.field.path && each.field.path.at(-1) === short,
+      (each) => named.startsWith(`${keyOf(each.field)}.`),
+      // Where no field is called so: the one that holds what the message quotes.
+      (each) => quoted && [held(each.field)].flat().some((one) => plain(one) === quoted)];
+    const found = fits.map((fit) => fields.find((each) => !each.row.hidden && fit(each))).find(Boolean);
     if (!found) return null;
     const folded = found.row.closest("details");
     if (folded) folded.open = true;
@@ -239,12 +245,12 @@ export function form({ catalog, change, readText }) {
     found.error.hidden = false;
     found.error.replaceChildren(h("p", {}, error.message), near(error, (value) => {
       if (found.field.option === "gpus" && found.field.kind === "cards") {
-        const wrong = String(error.found ?? "");
+        const wrong = String(error.found ?? quoted ?? "").replace(/^'|'$/g, "");
         const list = [question.options.gpus ?? []].flat().map(String);
         const place = list.findIndex((one) => one === wrong || (wrong && one.includes(wrong)));
         set(found.field, place < 0 ? [...list, value] : list.map((one, other) => (other === place ? value : one)));
       } else if (found.field.kind === "lines" || found.field.kind === "words") {
-        const wrong = String(error.found ?? "");
+        const wrong = String(error.found ?? quoted ?? "").replace(/^'|'$/g, "");
         const now = question.options[found.field.option];
         set(found.field, wrong && Array.isArray(now) ? now.map((one) => String(one).replace(wrong, value)) : [value]);
       } else set(found.field, value);

@@ -35,16 +35,30 @@ async function fetched(path, init) {
   }
 }
 
-/** Return the answer to a question, or what is wrong with it. */
-export function ask(verb, request, { signal } = {}) {
-  return fetched(`api/${verb}`, {
+function posted(path, body, signal) {
+  return fetched(path, {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Roofsim-Token": TOKEN },
-    body: JSON.stringify(request),
+    body: JSON.stringify(body),
     signal,
     credentials: "same-origin",
     cache: "no-store",
   });
+}
+
+/** Return the answer to a question, or what is wrong with it. */
+export function ask(verb, request, { signal } = {}) {
+  return posted(`api/${verb}`, request, signal);
+}
+
+/** Have the report of a question written into the folder of the server; return its name and address. */
+export function save(question) {
+  return posted("api/save", question);
+}
+
+/** Return the folder of the server (null: it writes nothing) and the reports in it. */
+export function saved() {
+  return fetched("api/saved", { headers: { "X-Roofsim-Token": TOKEN } });
 }
 
 /** Return what can be chosen: models, cards, systems, engines, precisions. */
