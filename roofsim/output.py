@@ -1,7 +1,7 @@
 """Write files whole or not at all, and text that every terminal can show and none takes for commands.
 
 The one door through which answers leave: `save_text`, `save_bytes` and `replacing` for files, `visible` and `encoded` for
-what people read.
+what people read. `without_files` shuts the other one: while somebody else is answered, no text of a request names a file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +34,12 @@ _PLAIN: Final = {
     "\u2588": "#", "\u2591": ".", "\u2592": ":", "\u2593": "#",
 }  # fmt: skip
 _BOXES: Final = ("BOX DRAWINGS", "BLOCK")
+
+
+_CLOSED: Final[ContextVar[bool]] = ContextVar("roofsim_files_closed", default=False)
+#: What is said of a name of a file, and what to do in its place.
+NOT_READ: Final = "names a file; none is read here by its name"
+WAY_OUT: Final = "Paste what the file holds, or drop the file on the page."
 
 
 def visible(text: str) -> str:
@@ -141,3 +148,18 @@ def _permissions() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+@contextmanager
+def without_files() -> Iterator[None]:
+    """Let no text of a request name a file, in this thread and while this lasts."""
+    token = _CLOSED.set(True)
+    try:
+        yield
+    finally:
+        _CLOSED.reset(token)
+
+
+def are_closed() -> bool:
+    """Tell whether a request may name no file."""
+    return _CLOSED.get()

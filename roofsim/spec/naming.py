@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from roofsim.errors import Place, Problem, SpecError, near_matches, one_of, shortened
+from roofsim.output import NOT_READ, WAY_OUT, are_closed
 from roofsim.spec import catalog
-from roofsim.spec.reading.closed import NOT_READ, WAY_OUT, are_closed
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 

@@ -39,7 +39,7 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
         ``charts`` (what its pictures are drawn of), ``headline``, ``command``, ``python``, ``yaml``, ``warnings`` and the
         ``seconds`` that it took; an error ``message``, ``key``, ``line``, ``expected``, ``found`` and ``near``.
     """
-    from roofsim.spec.reading.closed import without_files
+    from roofsim.output import without_files
 
     started = time.perf_counter()
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.importers.captured.form import SCHEMA, Capture
 from roofsim.kept import Kept
-from roofsim.spec.reading.closed import NOT_READ, WAY_OUT, are_closed
+from roofsim.output import NOT_READ, WAY_OUT, are_closed
 from roofsim.spec.reading.foreign import is_capture
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.told_apart import Imported

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
+from roofsim.output import are_closed
 from roofsim.records import dataclass, field, replace
-from roofsim.spec.reading.closed import are_closed
 from roofsim.spec.reading.parsed import parsed
 
 if TYPE_CHECKING:
