@@ -189,6 +189,13 @@ SUBJECTS: Final = {
         measurements="captures",
         document="docs/captures.md",
     ),
+    "exports": MeasuredSubject(
+        about="exported programs, beside independent counts of them and roofsim's own families",
+        home="roofsim_evidence.exports.verbs",
+        verbs=("score", "page"),
+        measurements="exports",
+        document="docs/exports.md",
+    ),
     "exactness": MeasuredSubject(
         about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
         home="roofsim_evidence.exactness.verbs",

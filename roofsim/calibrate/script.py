@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from roofsim.decide.changes import Changes
     from roofsim.decide.timed_kernels import TimedKernels
 
-#: Scripts by their package: its parts, in the order in which one needs the other. The last one's docstring is the script's, its
-#: last lines run it.
+#: Scripts by their package: the modules that they are made of, in the order in which one needs the other. The last one's docstring
+#: is the script's, its last lines run it.
 PARTS: Final = {
-    "roofsim.calibrate.microbenchmark": ("timing.py", "kernels.py", "main.py"),
-    "roofsim.capture": ("sizes.py", "record.py", "main.py"),
+    "roofsim.calibrate.microbenchmark": (
+        "roofsim.calibrate.microbenchmark.timing",
+        "roofsim.calibrate.microbenchmark.kernels",
+        "roofsim.calibrate.microbenchmark.main",
+    ),
+    "roofsim.capture": ("roofsim.importers.captured.sizes", "roofsim.capture.record", "roofsim.capture.main"),
 }
 #: The script that measures a card.
 MICROBENCHMARK: Final = "roofsim.calibrate.microbenchmark"
@@ -33,8 +37,7 @@ def script_text(asked: TimedKernels | None = None, package: str = MICROBENCHMARK
 
     With kernels that are `asked` for, it measures these and no others.
     """
-    folder = importlib.resources.files(package)
-    parts = [folder.joinpath(name).read_text(encoding="utf-8") for name in PARTS[package]]
+    parts = [_text_of(module) for module in PARTS[package]]
     docstring = ast.get_docstring(ast.parse(parts[-1]), clean=False)
     imports: list[ast.stmt] = []
     bodies = []
@@ -45,6 +48,12 @@ def script_text(asked: TimedKernels | None = None, package: str = MICROBENCHMARK
     top = [f'"""{docstring}"""', "", "from __future__ import annotations", "", *_import_lines(imports), ""]
     code = "\n\n\n".join(bodies) if asked is None else _with_kernels("\n\n\n".join(bodies), asked)
     return "\n".join(top) + "\n" + code + "\n"
+
+
+def _text_of(module: str) -> str:
+    """Return the source of a module."""
+    folder, _, name = module.rpartition(".")
+    return importlib.resources.files(folder).joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
 def measurement_script(

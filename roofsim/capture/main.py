@@ -34,7 +34,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from roofsim.capture.record import AsOnGpu, ModulePaths, OpMode, Recording, keep_hooks, root_of, tensors_in, walk_back
-from roofsim.capture.sizes import CaptureError, Point, sizes_of
+from roofsim.importers.captured.sizes import CaptureError, Point, sizes_of
 
 SCHEMA = "roofsim/capture/1"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

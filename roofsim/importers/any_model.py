@@ -1,4 +1,4 @@
-"""Read a model of any form that roofsim knows: a Hugging Face configuration, or a captured program."""
+"""Read a model of any form that roofsim knows: a Hugging Face configuration, or a captured or exported program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:
         When it cannot be read or describes something that roofsim does not build.
     """
     if isinstance(given, Path) and is_program(given):
-        from roofsim.importers.captured.reading import import_capture
+        from roofsim.importers.programs import import_program
 
-        return import_capture(given)
+        return import_program(given)
     if not isinstance(given, Path) and is_capture(given):
         from roofsim.importers.captured.reading import import_capture_data
 

@@ -12,7 +12,7 @@ from roofsim.spec import catalog
 from roofsim.spec.reading.foreign import ENDINGS, folder_without_config
 from roofsim.spec.reading.source import is_file, is_folder
 
-SUFFIXES: Final = (".yaml", ".yml", ".json", ".roofsim.json.gz")
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".roofsim.json.gz", ".onnx")
 #: What a path begins with that names no organisation of a model.
 _ROOTS: Final = (".", "~", os.sep)
 

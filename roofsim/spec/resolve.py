@@ -39,7 +39,7 @@ from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.sizes import complete_workload
-from roofsim.spec.settle.stated import chosen, unstated
+from roofsim.spec.settle.stated import chosen, of_forward_only, unstated
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.kernels import Constants
@@ -121,6 +121,7 @@ class Resolver:
         """
         with Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
+            scenario = of_forward_only(scenario, model, self.document)
             self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
             scenario = self._of_stack(scenario, model)

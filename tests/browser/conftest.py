@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def open_page(chromium):
 
 
 #: What a small model on one card is asked, so that answers come fast.
-SMALL = {
+SMALL: dict[str, Any] = {
     "verb": "run",
     "scenario": {
         "model": "gpt2-124m",
@@ -136,6 +137,7 @@ def linked(question):
 def server(tmp_path_factory):
     """Start the local server and return its address."""
     folder = tmp_path_factory.mktemp("server")
+    (folder / "kept").mkdir()
     words = [
         sys.executable,
         "-u",
@@ -163,7 +165,8 @@ class Tab:
     """A page of the local server in a browser, and what its console said."""
 
     def __init__(self, context, address):
-        self.context, self.address, self.said = context, address, []
+        self.context, self.address = context, address
+        self.said: list[str] = []
         self.page = context.new_page()
         # The browser notes every answer of 422; the page shows what it says.
         self.page.on("console", lambda one: None if "422" in one.text else self.said.append(one.text))

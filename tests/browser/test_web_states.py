@@ -7,12 +7,16 @@ import json
 import shlex
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from tests.browser.conftest import ROOT, SMALL, linked
 from tests.browser.test_web import asking, commit, field
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 pytestmark = pytest.mark.browser
 
@@ -146,14 +150,15 @@ def hold(page, pattern, held):
 
 def test_an_older_answer_never_overwrites_a_newer_one(tab):
     opened = tab()
-    page, held = opened.page, []
+    page = opened.page
+    held: list[Route] = []
     hold(page, "**/api/run", held)
     for text in ("4", "2"):
         field(page, "workload.micro_batch_size").fill(text)
         field(page, "workload.micro_batch_size").press("Enter")
         page.wait_for_timeout(200)
     newest = held[-1]
-    assert json.loads(newest.request.post_data)["scenario"]["workload"]["micro_batch_size"] == 2
+    assert json.loads(newest.request.post_data or "")["scenario"]["workload"]["micro_batch_size"] == 2
     newest.continue_()
     opened.settled()
     answered = page.inner_text("#head")
@@ -167,7 +172,8 @@ def test_an_older_answer_never_overwrites_a_newer_one(tab):
 
 def test_a_slow_server_shows_progress_and_can_be_left(tab):
     opened = tab()
-    page, held = opened.page, []
+    page = opened.page
+    held: list[Route] = []
     hold(page, "**/api/run", held)
     field(page, "workload.micro_batch_size").fill("4")
     field(page, "workload.micro_batch_size").press("Enter")

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 import roofsim
 from roofsim.calibrate.script import CAPTURE, script_text
-from roofsim.capture.sizes import CaptureError, fitted, sizes_of
 from roofsim.cli.lazy import app
 from roofsim.errors import SpecError
 from roofsim.importers.captured.reading import LARGEST_FILE, parse_capture
+from roofsim.importers.captured.sizes import CaptureError, fitted, sizes_of
 from roofsim.structures import program_of
 from roofsim_evidence.places import measurements
 

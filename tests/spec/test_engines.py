@@ -61,6 +61,7 @@ OTHER = {
     "narrow_merged": False,
     "narrow_product_launches": 3.0,
     "narrow_products": "int32",
+    "patterns": ["gelu"],
     "plain_kernels": ["biases"],
     "packs_heads": True,
     "windows": [64, 128],

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from roofsim.capture import main as script
 from roofsim.capture.record import AsOnGpu, tensors_in, walk_back
-from roofsim.capture.sizes import CaptureError
+from roofsim.importers.captured.sizes import CaptureError
 from roofsim_evidence.captures.models import MODELS
 
 

@@ -8,7 +8,7 @@ from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import View
-from roofsim.graph.tensor import AUTO, BF16, BOOL, FP16, FP32, INT8, INT32, INT64, DType, Role, Tensor
+from roofsim.graph.tensor import AUTO, BF16, BOOL, FP8, FP16, FP32, INT8, INT32, INT64, DType, Role, Tensor
 from roofsim.numeric import Real, same
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from roofsim.lower.call import Call
     from roofsim.spec.model.captured import CapturedProgram
 
+#: Two to a byte; the scales of a block are tensors of their own.
+PACKED_4: Final = DType("packed int4", 0.5, floating=False)
 #: PyTorch's names of types.
 TYPES: Final = {
     "float32": FP32,
@@ -34,6 +36,10 @@ TYPES: Final = {
     "int8": INT8,
     "uint8": INT8,
     "bool": BOOL,
+    "float8_e4m3fn": FP8,
+    "float8_e5m2": FP8,
+    "int4": PACKED_4,
+    "uint4": PACKED_4,
 }
 #: Types of a module's numbers, in whose place the scenario's precision is.
 OWN: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -63,11 +69,14 @@ class CapturedGraph:
         """Return a size; of one that was captured alone no other value is known."""
         if len(seen) == 1 and not same(asked, float(seen[0])):
             flags = {"batch": "--batch 2,3", "length": "--length 128,256,384,512"}
+            captured = self.model.form == "capture"
+            way = f"Capture it at several, such as {flags[what]}" if captured else "Export it with this dimension open"
             raise SpecError(
                 Problem(
-                    f"{self.model.name} was captured at {what} {seen[0]} alone: nothing says how it follows another",
+                    f"{self.model.name} was {'captured' if captured else 'exported'} at {what} {seen[0]} alone: "
+                    "nothing says how it follows another",
                     path="workload",
-                    hint=f"Capture it at several, such as {flags[what]}, or ask for {what} {seen[0]}.",
+                    hint=f"{way}, or ask for {what} {seen[0]}.",
                 )
             )
         return asked

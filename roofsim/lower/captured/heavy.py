@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Attention, Convolution, GroupedMatmul, Matmul, StatedKernel
+from roofsim.graph.ops import Attention, Convolution, GroupedMatmul, Matmul, Recurrence, StatedKernel
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import Real
 from roofsim.numeric import product as times
@@ -110,6 +110,27 @@ def attention(at: CapturedGraph, row: str) -> None:
         kernel=row,
     )
     at.b.component = outer
+
+
+#: Products of a cell of a recurrent layer.
+_GATES: Final = {"lstm": 4.0, "gru": 3.0, "rnn": 1.0}
+
+
+def recurrence(at: CapturedGraph, row: str) -> None:
+    """Emit the cells of a recurrent layer ``[tokens, batch, gates]``, as a library runs them: one call, token after token."""
+    tokens, batch, width = at.shape(at.op.reads[0])
+    hidden = at.shape(at.op.makes[0])[-1]
+    at.emit(
+        Recurrence,
+        "cells",
+        at.reads(),
+        cell=row,
+        batch=batch,
+        tokens=tokens,
+        hidden=width / _GATES[row],
+        carried=hidden,
+        gates=_GATES[row],
+    )
 
 
 def stated(at: CapturedGraph, flops: float, traffic: float) -> None:

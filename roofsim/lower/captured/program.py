@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import View
-from roofsim.importers.captured.reading import capture_of
+from roofsim.importers.programs import program_of
 from roofsim.lower.captured import heavy
 from roofsim.lower.captured.context import CapturedGraph
 from roofsim.lower.captured.fold import Repeat, repeats
+from roofsim.lower.captured.patterns import with_patterns
 from roofsim.lower.captured.rules import rule_of
 from roofsim.records import dataclass
 
@@ -34,7 +35,7 @@ def lower_captured(model: CapturedProgram, call: Call) -> OpGraph:
         For a size beside those captured where nothing says how the program follows it, for training of a program without a
         loss, and for ops without a rule: which, how many, and on what lines.
     """
-    capture = capture_of(model.file, model.digest)
+    capture = with_patterns(program_of(model), call)
     return _Lowering(CapturedGraph(model, capture, call)).build()
 
 
@@ -73,7 +74,7 @@ class _Lowering:
                     Problem(
                         f"{self.at.model.name} was captured without a loss: there is nothing to train on",
                         path="workload.phase",
-                        hint="Ask for --phase forward, or capture it with a step() that returns the loss.",
+                        hint="Ask for --phase forward, or capture the module with a step() that returns the loss.",
                     )
                 )
             end = next(at for at, op in enumerate(capture.ops) if capture.loss in op.makes)

@@ -246,6 +246,9 @@ def _rules() -> dict[str, Rule]:
         "to": moves.convert,
         "_thnn_fused_lstm_cell": light.gates,
         "_thnn_fused_gru_cell": light.gates,
+        "lstm": partial(heavy.recurrence, row="lstm"),
+        "gru": partial(heavy.recurrence, row="gru"),
+        "rnn": partial(heavy.recurrence, row="rnn"),
     }
     for table, function in tables:
         rules |= {name: partial(function, row=row) for name, row in table.items()}

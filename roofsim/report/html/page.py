@@ -62,7 +62,7 @@ def _about(asked: AskedReport) -> dict[str, Any]:
 def html_page(answer: Any, asked: AskedReport) -> str:
     """Return the page of an answer as HTML."""
     page = page_of(answer, asked)
-    return _templates().get_template("page.html.jinja").render(page=page, data=embedded(page.data), **_files())
+    return templates().get_template("page.html.jinja").render(page=page, data=embedded(page.data), **_files())
 
 
 def html_fragment(page: ReportPage) -> str:
@@ -70,7 +70,7 @@ def html_fragment(page: ReportPage) -> str:
 
     They are an ``article`` without scripts or styles of its own, so that they stand in a page with a strict policy of content.
     """
-    return _templates().get_template("sections.html.jinja").render(page=page)
+    return templates().get_template("sections.html.jinja").render(page=page)
 
 
 def write_page(answer: Any, asked: AskedReport, path: Path) -> None:
@@ -91,7 +91,8 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Return the templates of pages and their parts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     made = Environment(
@@ -104,6 +105,11 @@ def _templates() -> Environment:
     made.tests["shown"] = lambda cell: isinstance(cell, Shown)
     made.filters["seen"] = visible
     return made
+
+
+def style() -> Any:
+    """Return the style of pages, as text that is put into them as it is."""
+    return _files()["css"]
 
 
 @cache

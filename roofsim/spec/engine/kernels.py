@@ -80,6 +80,11 @@ class FusionFacts(Facts):
         description="Concatenations of inference: a kernel copies the parts, or the kernels that make them write each into its "
         "place.",
     )
+    patterns: tuple[Literal["attention", "bias", "layer_norm", "rms_norm", "gelu", "silu"], ...] = Field(
+        default=(),
+        description="What it recognises in the graph of a captured or exported program that has it op by op, in inference, "
+        "and runs as one kernel.",
+    )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
         description="What runs as kernels of its own in inference: biases of GEMMs and of convolutions, the padding mask of "

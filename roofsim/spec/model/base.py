@@ -117,6 +117,10 @@ class ModelSpec(Strict):
         """Return what training assumes of this model where nobody states the field: field -> what it means."""
         return {}
 
+    def no_training(self) -> Wrong | None:
+        """Say why the model cannot be trained, and the way out; None: it can."""
+        return None
+
     def caveats(self) -> tuple[str, ...]:
         """Return what a reader must know of this model's price: parts that are not priced, or that nobody measured."""
         return ()

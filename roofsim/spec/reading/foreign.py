@@ -11,11 +11,13 @@ from roofsim.spec.reading.source import is_file, is_folder
 
 #: What roofsim reads.
 READ: Final = (
-    "a scenario or model (.yaml, .json), a captured program (.roofsim.json), a Hugging Face config.json, "
-    "or a folder that holds one"
+    "a scenario or model (.yaml, .json), a captured program (.roofsim.json), an exported one (.onnx), "
+    "a Hugging Face config.json, or a folder that holds one"
 )
 #: How the name of a program ends that was captured or exported.
 PROGRAMS: Final = (".roofsim.json", ".roofsim.json.gz")
+#: How the name of a program ends that another tool exported -> the form that it is in.
+EXPORTS: Final = {".onnx": "onnx"}
 #: How a captured program begins, whatever its name.
 _CAPTURED: Final = b'"roofsim/capture/'
 #: Bytes in which that is said.
@@ -29,7 +31,7 @@ _ARCHIVE: Final = "an archive, which roofsim does not unpack"
 #: How a file's name ends -> what it holds.
 ENDINGS: Final = {
     ".py": _PROGRAM, ".ipynb": _PROGRAM, ".sh": _PROGRAM, ".cu": _PROGRAM,
-    ".onnx": _GRAPH, ".pt2": _GRAPH, ".pb": _GRAPH, ".tflite": _GRAPH, ".mlmodel": _GRAPH, ".mlpackage": _GRAPH,
+    ".pt2": _GRAPH, ".pb": _GRAPH, ".tflite": _GRAPH, ".mlmodel": _GRAPH, ".mlpackage": _GRAPH,
     ".engine": _GRAPH, ".plan": _GRAPH, ".dot": _GRAPH,
     ".safetensors": _WEIGHTS, ".pt": _WEIGHTS, ".pth": _WEIGHTS, ".bin": _WEIGHTS, ".ckpt": _WEIGHTS, ".h5": _WEIGHTS,
     ".hdf5": _WEIGHTS, ".keras": _WEIGHTS, ".msgpack": _WEIGHTS, ".npz": _WEIGHTS, ".npy": _WEIGHTS, ".gguf": _WEIGHTS,
@@ -58,7 +60,6 @@ _WAYS: Final = {
     ".gguf": "such files name their type: give the model by name with --precision q4_k_m (or another) --engine llama.cpp",
     ".pickle": "a memory snapshot of PyTorch goes with `roofsim memory --snapshot FILE`",
     ".pkl": "a memory snapshot of PyTorch goes with `roofsim memory --snapshot FILE`",
-    ".onnx": "capture the module that it was exported from (`roofsim capture`), or give the model's config.json",
     ".pt2": "capture the module that it was exported from (`roofsim capture`), or give the model's config.json",
 }
 
@@ -91,7 +92,7 @@ def is_capture(data: Any) -> bool:
 
 def is_program(path: Path) -> bool:
     """Tell whether a file holds a program that was captured or exported: by its name, or, of other JSON, by how it begins."""
-    if path.name.lower().endswith(PROGRAMS):
+    if path.name.lower().endswith(PROGRAMS) or is_export(path):
         return True
     if path.suffix.lower() != ".json" or not is_file(path):
         return False
@@ -100,6 +101,11 @@ def is_program(path: Path) -> bool:
             return _CAPTURED in file.read(_HEAD)
     except OSError:
         return False
+
+
+def is_export(path: Path) -> bool:
+    """Tell by its name whether a file holds a program that another tool exported."""
+    return path.name.lower().endswith(tuple(EXPORTS))
 
 
 def check_file(path: Path) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.workload import OPTIMIZER_NOTES
 
 if TYPE_CHECKING:
+    from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario, Workload
 
@@ -45,6 +47,18 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
     if trains and workload.optimizer in OPTIMIZER_NOTES:
         notes.append(f"optimizer {workload.optimizer}: {OPTIMIZER_NOTES[workload.optimizer]}")
     return notes + _of_adapters(workload, document)
+
+
+def of_forward_only(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
+    """Take the forward pass of a model that has no other, where nobody says what to run; raise `SpecError` where one trains it."""
+    wrong = None if model is None else model.no_training()
+    if wrong is None or scenario.workload.phase != "train":
+        return scenario
+    if document.states("workload", "phase"):
+        path = ("workload", "phase")
+        raise SpecError(Problem(wrong.message, document.place(path), ".".join(path), wrong.hint))
+    workload = scenario.workload.model_copy(update={"phase": "forward"})
+    return scenario.model_copy(update={"workload": workload})
 
 
 def _of_adapters(workload: Workload, document: Document) -> list[str]:
