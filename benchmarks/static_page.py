@@ -1,7 +1,6 @@
 """Measure the static page: the sizes of what a visit fetches, and seconds to the first answer by part, in Node.
 
-    python -m roofsim.web.bundle SITE --npm --wheels DIR
-    python benchmarks/static_page.py SITE
+Of a folder that ``python -m roofsim.web.bundle SITE --npm --wheels DIR`` wrote: ``python benchmarks/static_page.py SITE``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ def main() -> int:
     for path in sorted(site.rglob("*")):
         if path.is_file() and path.stat().st_size > 100_000:
             content = path.read_bytes()
-            print(f"{path.relative_to(site).as_posix():60} {len(content) / 1e6:6.2f} {len(gzip.compress(content)) / 1e6:6.2f}")
+            print(
+                f"{path.relative_to(site).as_posix():60} {len(content) / 1e6:6.2f} {len(gzip.compress(content)) / 1e6:6.2f}"
+            )
     node = shutil.which("node")
     manifest = json.loads((site / "bundle.json").read_text())
     if node is None or any(each["pinned"] for each in (manifest["pyodide"]["mjs"], *manifest["wheels"][:2])):

@@ -70,10 +70,10 @@ def _options(verb: str, parameters: list[VerbParameter], given: dict[str, Any]) 
     }
     options: dict[str, Any] = {}
     for one in TAKEN[verb]:
-        found = next((each for each in stated.values() if _is(each, one)), None)
-        if found is not None:
-            del stated[found.name]
-            options[one.name] = _value(one, given[found.name])
+        parameter = next((each for each in stated.values() if _is(each, one)), None)
+        if parameter is not None:
+            del stated[parameter.name]
+            options[one.name] = _value(one, given[parameter.name])
     if given.get("job") is not None and any(given["job"].values()):
         return None
     return None if stated else read_options(verb, options)

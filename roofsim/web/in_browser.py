@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
 
-class PackageWanted(BaseException):  # noqa: N818  # not an error: the question is asked again with the package
+class PackageWanted(BaseException):  # not an error: the question is asked again with the package
     """A package is needed that is not here yet; nothing on the way may take it for a failure of the question."""
 
 
@@ -22,7 +21,7 @@ class _Later(MetaPathFinder):
     def __init__(self, names: Sequence[str]) -> None:
         self.names = set(names)
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return nothing, or end the question.
 
         Raises

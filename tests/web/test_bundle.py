@@ -1,4 +1,4 @@
-"""The static page as built: what is in it, that it is the same every time, that its byte code runs, and what it fetches elsewhere."""
+"""The static page as built: what is in it, that it is the same every time, that its byte code runs, what it fetches elsewhere."""
 
 from __future__ import annotations
 
@@ -60,9 +60,13 @@ def test_the_archive_holds_what_answers_take(archive):
     assert not [name for name in names if name.endswith((".py", ".so"))]
     for inside in ("roofsim/api.pyc", "roofsim/report/html/templates/page.css", "roofsim/calibrate/published.csv"):
         assert inside in names
-    entries = [f"roofsim/_catalog/{path.relative_to(catalog.root()).as_posix()}" for path in catalog.names("gpu").values()]
+    entries = [
+        f"roofsim/_catalog/{path.relative_to(catalog.root()).as_posix()}" for path in catalog.names("gpu").values()
+    ]
     assert set(entries) <= set(names)
-    assert any(re.fullmatch(r"rich-[^/]*/.*LICENSE.*", name, re.IGNORECASE) for name in names)  # it is passed on with them
+    assert any(
+        re.fullmatch(r"rich-[^/]*/.*LICENSE.*", name, re.IGNORECASE) for name in names
+    )  # it is passed on with them
 
 
 def test_the_archive_is_the_same_every_time_and_names_no_folder_of_this_machine(archive):
@@ -74,7 +78,9 @@ def test_the_archive_is_the_same_every_time_and_names_no_folder_of_this_machine(
 
 def test_the_archive_and_the_page_are_small(archive, laid):
     assert len(archive) < 5.5e6
-    page = sum(len(content) for name, content in laid.files.items() if name == "index.html" or name.startswith("static/"))
+    page = sum(
+        len(content) for name, content in laid.files.items() if name == "index.html" or name.startswith("static/")
+    )
     assert page < 300e3
 
 
@@ -123,7 +129,10 @@ def test_the_page_says_that_python_runs_in_it(laid):
     assert {"static/worker.js", "static/pyodide.js", "static/app.js", "static/page.css"} <= set(laid.files)
     catalogs = json.loads(next(content for name, content in laid.files.items() if name.startswith("catalog-")))
     assert {row["name"] for row in catalogs["gpus"]} == set(catalog.names("gpu"))
-    assert '<a href="../">' in laid_out(core=None, wheels={}, interpreter=sys.executable, docs="../").files["index.html"].decode()
+    assert (
+        '<a href="../">'
+        in laid_out(core=None, wheels={}, interpreter=sys.executable, docs="../").files["index.html"].decode()
+    )
 
 
 def test_what_is_fetched_elsewhere_is_pinned(laid):
@@ -153,7 +162,10 @@ def test_the_cache_keeps_all_of_a_version_and_is_named_by_it(laid, tmp_path):
     own = {file["url"] for file in bundle["files"] if "integrity" not in file}
     assert own == {"./" if name == "index.html" else name for name in laid.files if name != "service.js"}
     needed = {file["url"] for file in bundle["files"] if "integrity" in file and not file.get("optional")}
-    assert needed == {*(pins().url + name for name in pins().files), *(w.url for w in pins().wheels if w.when == "start")}
+    assert needed == {
+        *(pins().url + name for name in pins().files),
+        *(w.url for w in pins().wheels if w.when == "start"),
+    }
     assert bundle["version"] == laid.version
     (tmp_path / "python_stdlib.zip").write_bytes(b"")
     assert laid_out(core={"pyodide.mjs": b""}, wheels={}, interpreter=sys.executable).version != laid.version
@@ -163,7 +175,7 @@ def test_only_what_is_pinned_is_served(tmp_path):
     (tmp_path / pins().wheels[0].file).write_bytes(b"something else")
     assert wheels_in(tmp_path) == {}
     assert wheels_in(None) == {}
-    with pytest.raises(RoofsimError, match=r"pyodide\.mjs is missing; expected Pyodide"):
+    with pytest.raises(RoofsimError, match=r"pyodide\.mjs is missing; expected that of Pyodide"):
         core_in(tmp_path)
     (tmp_path / "pyodide.mjs").write_bytes(b"something else")
     with pytest.raises(RoofsimError, match=r"pyodide\.mjs is not that of Pyodide"):

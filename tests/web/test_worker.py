@@ -1,7 +1,7 @@
-"""The worker of the static page under Node: what it does around Python always, and Python itself where compiled packages are at hand.
+"""The worker of the static page under Node: what it does around Python always, and Python itself where its packages are at hand.
 
-The latter takes Pyodide from the npm registry, or the folder that ROOFSIM_PYODIDE names, and the start packages of `pins.json` from the
-folder that ROOFSIM_WHEELS names (`make site` has the same folder as WHEELS).
+The latter takes Pyodide from the npm registry, or the folder that ROOFSIM_PYODIDE names, and the packages that `pins.json` has for
+the start from the folder that ROOFSIM_WHEELS names (`make site` has the same folder as WHEELS).
 """
 
 from __future__ import annotations
@@ -28,12 +28,27 @@ REQUEST = {"scenario": {"model": "gpt2-124m"}, "options": {}}
 SLIP = {"scenario": {"model": "gpt2-124m", "workload": {"micro_batch_size": "x"}}}
 RECORDED = [
     {"verb": "run", "request": REQUEST, "answer": {"ok": True, "headline": "14.9 ms · é"}},
-    {"verb": "run", "request": SLIP, "answer": {"ok": False, "error": {"message": "expected a whole number"}}, "later": True},
+    {
+        "verb": "run",
+        "request": SLIP,
+        "answer": {"ok": False, "error": {"message": "expected a whole number"}},
+        "later": True,
+    },
 ]
 SMALL = {"model": "gpt2-124m", "hardware": {"gpu": "a100"}}
+SEVERAL = {"model": "llama3-70b", "hardware": {"gpu": "h100", "gpus": 64}, "parallel": {"tensor": 8, "pipeline": 4}}
 ASKED = (
     ("run", {"scenario": SMALL}),
-    ("run", {"scenario": {"model": "llama3-70b", "hardware": {"gpu": "h100", "gpus": 64}, "parallel": {"tensor": 8, "pipeline": 4}}}),
+    (
+        "run",
+        {
+            "scenario": {
+                "model": "llama3-70b",
+                "hardware": {"gpu": "h100", "gpus": 64},
+                "parallel": {"tensor": 8, "pipeline": 4},
+            }
+        },
+    ),
     ("run", {"scenario": {"model": "resnet50", "hardware": {"gpu": "v100"}, "workload": {"batch_size": 64}}}),
     ("compare", {"scenario": SMALL, "options": {"gpus": ["a100", "h100", "rtx4090"]}}),
     ("fit", {"scenario": {"model": "llama3-8b", "hardware": {"gpu": "rtx4090"}}}),
@@ -67,7 +82,7 @@ def stand_in(tmp_path_factory):
     """A site whose packages are at hand, of contents that nobody looks into."""
     folder = tmp_path_factory.mktemp("site")
     start = {wheel.file: b"PK" for wheel in pins().wheels if wheel.when == "start"}
-    core = {name: b"//" for name in pins().files}
+    core = dict.fromkeys(pins().files, b"//")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("roofsim.web.bundle.site.compiler_of", lambda *_: None)
         write_site(laid_out(core=core, wheels=start), folder)
@@ -79,7 +94,9 @@ def stand_in(tmp_path_factory):
 @needs_node
 def test_the_worker_unpacks_starts_and_answers_in_order(stand_in):
     site, recorded = stand_in
-    said = posted(site, "stand_in_pyodide.mjs", [["run", REQUEST], ["run", {"unknown": 1}], ["run", REQUEST]], **recorded)
+    said = posted(
+        site, "stand_in_pyodide.mjs", [["run", REQUEST], ["run", {"unknown": 1}], ["run", REQUEST]], **recorded
+    )
     loaded = next(each["loaded"] for each in said if "loaded" in each)
     packages = f"/lib/python{pins().python}/site-packages"
     assert loaded["name"] == "roofsim.web.in_browser"
@@ -89,7 +106,11 @@ def test_the_worker_unpacks_starts_and_answers_in_order(stand_in):
 
     assert loaded["written"][f"{packages}/roofsim/api.py"] == (Path(roofsim.__file__).parent / "api.py").stat().st_size
     assert [size for name, size in loaded["written"].items() if name.startswith("wheel ")] == [2, 2]
-    assert [each["state"] for each in said if "state" in each] == ["Fetching Python", "Fetching roofsim", "Starting roofsim"]
+    assert [each["state"] for each in said if "state" in each] == [
+        "Fetching Python",
+        "Fetching roofsim",
+        "Starting roofsim",
+    ]
     assert [each["id"] for each in said if "id" in each] == [1, 2, 3]
     given = answers(said)
     assert given[1] == given[3] == RECORDED[0]["answer"]
@@ -130,7 +151,9 @@ def whole(tmp_path_factory):
     wheels = wheels_in(Path(folder) if folder else None)
     missing = [wheel.file for wheel in pins().wheels if wheel.when == "start" and wheel.file not in wheels]
     if missing:
-        pytest.skip(f"compiled packages for browsers are not here: set ROOFSIM_WHEELS to a folder with {', '.join(missing)}")
+        pytest.skip(
+            f"compiled packages for browsers are not here: set ROOFSIM_WHEELS to a folder with {', '.join(missing)}"
+        )
     named = os.environ.get("ROOFSIM_PYODIDE")
     core = core_in(Path(named)) if named else core_of_npm()
     if core is None:

@@ -1,7 +1,7 @@
 """Hold what the YAML files of the catalog say beside them, where reading YAML takes long: in the bundle for browsers.
 
-There the reader is Python itself, compiled to WebAssembly, and takes seconds for the dozen files of a first run: most of the wait. A
-file `NAME` in the installed catalog says what each of its files says, and where; it counts for exactly the text it was made of.
+There the reader is Python itself, compiled to WebAssembly, and takes seconds for the dozen files of a first run: most of the wait.
+A file `NAME` in the installed catalog says what each of its files says, and where; it counts for exactly the text it was made of.
 """
 
 from __future__ import annotations

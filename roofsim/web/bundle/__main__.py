@@ -35,11 +35,17 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m roofsim.web.bundle", description="Build the page as static files.")
     parser.add_argument("out", type=Path, help="the folder to write into")
-    parser.add_argument("--npm", action="store_true", help="take Pyodide from the npm registry, if npm is there, and serve it beside")
-    parser.add_argument("--pyodide", type=Path, metavar="DIR", help="serve the Pyodide that a folder holds beside the page")
-    parser.add_argument("--wheels", type=Path, metavar="DIR", help="serve those compiled packages beside the page that a folder holds")
+    parser.add_argument("--npm", action="store_true", help="take Pyodide from the npm registry, if npm is there")
+    parser.add_argument(
+        "--pyodide", type=Path, metavar="DIR", help="serve the Pyodide that a folder holds beside the page"
+    )
+    parser.add_argument(
+        "--wheels", type=Path, metavar="DIR", help="serve the compiled packages of a folder beside the page"
+    )
     parser.add_argument("--pyodide-url", metavar="URL", help=f"fetch Pyodide from here [default: {pins().url}]")
-    parser.add_argument("--interpreter", metavar="PATH", help=f"the Python {pins().python} that compiles [default: one on the path]")
+    parser.add_argument(
+        "--interpreter", metavar="PATH", help=f"a Python {pins().python}, to compile [default: one on the path]"
+    )
     parser.add_argument("--docs", metavar="HREF", help="link to the documentation, seen from the page")
     return parser
 

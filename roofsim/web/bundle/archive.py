@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import importlib.metadata
 import io
@@ -28,26 +29,32 @@ if TYPE_CHECKING:
 #: Distributions whose Python goes into the archive -> their packages. Compiled ones are wheels of their own (`pins.json`).
 PURE: Final = {"Jinja2": "jinja2", "MarkupSafe": "markupsafe", "PyYAML": "yaml", "rich": "rich", "simpy": "simpy"}
 #: Rooms of roofsim that no question of the page leads to: the command line's programs for other machines, and this one.
-_LEFT_OUT: Final = ("roofsim/capture/", "roofsim/calibrate/microbenchmark/", "roofsim/web/static/", "roofsim/web/bundle/")
+_LEFT_OUT: Final = (
+    "roofsim/capture/",
+    "roofsim/calibrate/microbenchmark/",
+    "roofsim/web/static/",
+    "roofsim/web/bundle/",
+)
 _CATALOG: Final = "roofsim/_catalog"
 #: Ends of files of wheels that nothing imports.
 _UNUSED: Final = (".pyi", ".h", ".c", ".a", ".pxd", ".pyx", ".pc", ".build", ".template", ".ini", ".rst", "/RECORD")
-#: Compiles [path of the source, name in the archive, path of the byte code]; with "bare", without documentation strings.
+#: Compiles sources, as a mapping of their names to their paths; with "bare", without documentation strings.
 _COMPILE: Final = """
-import ast, json, sys
+import ast, base64, json, pathlib, sys
 from importlib.util import source_hash
 from importlib._bootstrap_external import _code_to_hash_pyc
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-for source, name, target in json.load(sys.stdin):
-    with open(source, "rb") as file:
-        text = file.read()
+made = {}
+for name, source in json.load(sys.stdin).items():
+    text = pathlib.Path(source).read_bytes()
     tree = ast.parse(text)
     for node in ast.walk(tree) if sys.argv[1] == "bare" else ():
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            node.body[:1] = [] if len(node.body) > 1 or isinstance(node, ast.Module) else [ast.copy_location(ast.Pass(), node.body[0])]
+            is_all = len(node.body) == 1 and not isinstance(node, ast.Module)
+            node.body[:1] = [ast.copy_location(ast.Pass(), node.body[0])] if is_all else []
     code = compile(tree, name, "exec", dont_inherit=True, optimize=0)
-    with open(target, "wb") as file:
-        file.write(_code_to_hash_pyc(code, source_hash(text), False))
+    made[name] = base64.b64encode(_code_to_hash_pyc(code, source_hash(text), False)).decode()
+json.dump(made, sys.stdout)
 """
 
 
@@ -81,10 +88,10 @@ def archived_wheel(wheel: bytes, compiler: str) -> bytes:
 def _with_code(files: dict[str, Path], compiler: str | None, form: str = "bare") -> dict[str, bytes]:
     """Return the contents of files, Python's sources as byte code."""
     sources = {name: path for name, path in files.items() if name.endswith(".py")}
-    with tempfile.TemporaryDirectory() as folder:
-        code = {} if compiler is None else _compiled(compiler, sources, Path(folder), form)
-        held = {name: path.read_bytes() for name, path in files.items() if name not in code}
-        return held | {f"{name}c": path.read_bytes() for name, path in code.items()}
+    code = {} if compiler is None else _compiled(compiler, sources, form)
+    return {name: path.read_bytes() for name, path in files.items() if name not in code} | {
+        f"{name}c": content for name, content in code.items()
+    }
 
 
 def _package() -> dict[str, Path]:
@@ -109,7 +116,7 @@ def _catalogs() -> dict[str, Path]:
 
 def _dependencies() -> dict[str, Path]:
     """Return the Python files of the dependencies, and their licences."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name, package in PURE.items():
         try:
             distribution = importlib.metadata.distribution(name)
@@ -119,8 +126,8 @@ def _dependencies() -> dict[str, Path]:
             text = file.as_posix()
             is_code = text.startswith(f"{package}/") and file.suffix == ".py"
             if is_code or "license" in file.name.lower() or file.name in ("METADATA", "COPYING"):
-                found[text] = Path(str(distribution.locate_file(file)))
-    return found
+                files[text] = Path(str(distribution.locate_file(file)))
+    return files
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -146,15 +153,14 @@ def _version(interpreter: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _compiled(interpreter: str, sources: dict[str, Path], folder: Path, form: str) -> dict[str, Path]:
+def _compiled(interpreter: str, sources: dict[str, Path], form: str) -> dict[str, bytes]:
     """Return the byte code of sources; the names in it are those of the archive."""
-    targets = {name: folder / f"{place}.pyc" for place, name in enumerate(sources)}
-    asked = json.dumps([[str(path), name, str(targets[name])] for name, path in sources.items()])
+    asked = json.dumps({name: str(path) for name, path in sources.items()})
     command = [interpreter, "-I", "-c", _COMPILE, form]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RoofsimError(f"{interpreter} cannot compile the package: {done.stderr.strip()[-300:]}")
-    return targets
+    return {name: base64.b64decode(code) for name, code in json.loads(done.stdout).items()}
 
 
 def _read_ahead(files: dict[str, Path]) -> bytes:

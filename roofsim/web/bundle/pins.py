@@ -100,12 +100,17 @@ def core_in(folder: Path) -> dict[str, bytes]:
     RoofsimError
         When one is missing, or of another version.
     """
-    pinned = pins()
-    for name, sha256 in pinned.files.items():
-        if not is_same(folder / name, sha256):
-            problem = "is not that of" if (folder / name).is_file() else "is missing; expected"
-            raise RoofsimError(f"{folder / name} {problem} Pyodide {pinned.version}")
-    return {name: (folder / name).read_bytes() for name in pinned.files}
+    held = {name: (folder / name).read_bytes() for name in pins().files if (folder / name).is_file()}
+    return _checked(held, str(folder))
+
+
+def _checked(held: dict[str, bytes], where: str) -> dict[str, bytes]:
+    for name, sha256 in pins().files.items():
+        if name not in held:
+            raise RoofsimError(f"{where}/{name} is missing; expected that of Pyodide {pins().version}")
+        if hashlib.sha256(held[name]).hexdigest() != sha256:
+            raise RoofsimError(f"{where}/{name} is not that of Pyodide {pins().version}")
+    return held
 
 
 def core_of_npm() -> dict[str, bytes] | None:
@@ -119,26 +124,26 @@ def core_of_npm() -> dict[str, bytes] | None:
     npm = shutil.which("npm")
     if npm is None:
         return None
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        command = [npm, "pack", pins().npm, "--silent", "--pack-destination", made]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", pins().npm, "--silent", "--pack-destination", folder]
         try:
-            done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False, timeout=180)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=180)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        packed = next(folder.glob("*.tgz"), None)
-        if done.returncode or packed is None:
+        archive = next(Path(folder).glob("*.tgz"), None)
+        if done.returncode or archive is None:
             return None
-        with tarfile.open(packed) as archive:
-            for name in pins().files:
-                held = archive.extractfile(f"package/{name}")
-                assert held is not None
-                (folder / name).write_bytes(held.read())
-        return core_in(folder)
+        with tarfile.open(archive) as packed:
+            members = {name: packed.extractfile(f"package/{name}") for name in pins().files}
+            return _checked({name: each.read() for name, each in members.items() if each is not None}, pins().npm)
 
 
 def wheels_in(folder: Path | None) -> dict[str, bytes]:
     """Return the pinned wheels that a folder holds, by name; what differs from its pin is not one of them."""
     if folder is None:
         return {}
-    return {wheel.file: (folder / wheel.file).read_bytes() for wheel in pins().wheels if is_same(folder / wheel.file, wheel.sha256)}
+    return {
+        wheel.file: (folder / wheel.file).read_bytes()
+        for wheel in pins().wheels
+        if is_same(folder / wheel.file, wheel.sha256)
+    }
