@@ -10,8 +10,8 @@ from typing import Any
 
 from mkdocs.utils import get_relative_url
 
+from roofsim.cli.question import link_of, question_of
 from roofsim.errors import RoofsimError
-from roofsim.web.from_command import link_of, question_of
 
 _BLOCK = re.compile(r"^```console\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -64,9 +65,9 @@ def test_rings_find_what_the_links_allow(system, ranks, rate):
 @pytest.mark.parametrize("system", catalog.names("system"))
 def test_rings_are_the_smallest_cuts_that_networkx_finds(system):
     node = build(shape(system))
-    graph = nx.Graph()
-    for one, links in node.neighbours.items():
-        graph.add_weighted_edges_from([(one, other, size) for other, size in links.items()], weight="capacity")
+    graph: Any = nx.Graph()
+    for one, neighbours in node.neighbours.items():
+        graph.add_weighted_edges_from([(one, other, size) for other, size in neighbours.items()], weight="capacity")
     gpus = [("gpu", rank) for rank in range(node.shape.gpus)]
     assert nx.is_connected(graph)
     links = graph.subgraph([vertex for vertex in graph if vertex[0] in ("gpu", "switch")])

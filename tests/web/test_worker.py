@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="there is no node here")
 
 REQUEST = {"scenario": {"model": "gpt2-124m"}, "options": {}}
 SLIP = {"scenario": {"model": "gpt2-124m", "workload": {"micro_batch_size": "x"}}}
-RECORDED = [
+RECORDED: list[dict[str, Any]] = [
     {"verb": "run", "request": REQUEST, "answer": {"ok": True, "headline": "14.9 ms · é"}},
     {
         "verb": "run",
@@ -37,7 +38,7 @@ RECORDED = [
 ]
 SMALL = {"model": "gpt2-124m", "hardware": {"gpu": "a100"}}
 SEVERAL = {"model": "llama3-70b", "hardware": {"gpu": "h100", "gpus": 64}, "parallel": {"tensor": 8, "pipeline": 4}}
-ASKED = (
+ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("run", {"scenario": SMALL}),
     (
         "run",
@@ -63,7 +64,7 @@ ASKED = (
 
 def posted(site, loader, questions, **environment):
     """Return what the worker posts: what it loaded, its states, and its answers by the number of their question."""
-    words = [NODE, str(HERE / "node_worker.mjs"), str(site), str(HERE / loader)]
+    words = [str(NODE), str(HERE / "node_worker.mjs"), str(site), str(HERE / loader)]
     text = json.dumps({"questions": questions, "offline": True})
     done = subprocess.run(
         words, input=text, capture_output=True, text=True, check=False, env=os.environ | environment, timeout=600
@@ -165,7 +166,7 @@ def whole(tmp_path_factory):
 
 @needs_node
 def test_figures_are_those_of_this_python(whole):
-    questions = [[verb, {**request, "html": False}] for verb, request in ASKED]
+    questions = [(verb, {**request, "html": False}) for verb, request in ASKED]
     given = answers(posted(whole, "node_pyodide.mjs", questions))
     assert len(given) == len(ASKED)
     figures: list[bool] = []

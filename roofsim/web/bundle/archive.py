@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import roofsim
 from roofsim.errors import RoofsimError
@@ -25,6 +25,8 @@ from roofsim.spec.reading.source import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from roofsim.spec.reading.parsed import Places
 
 #: Distributions whose Python goes into the archive -> their packages. Compiled ones are wheels of their own (`pins.json`).
 PURE: Final = {"Jinja2": "jinja2", "MarkupSafe": "markupsafe", "PyYAML": "yaml", "rich": "rich", "simpy": "simpy"}
@@ -166,7 +168,7 @@ def _compiled(interpreter: str, sources: dict[str, Path], form: str) -> dict[str
 def _read_ahead(files: dict[str, Path]) -> bytes:
     """Return what the YAML files of the catalogs say (`roofsim.spec.reading.parsed`)."""
 
-    def each() -> Iterable[tuple[str, str, object, dict[tuple[str | int, ...], object]]]:
+    def each() -> Iterable[tuple[str, str, Any, Places]]:
         for name, path in files.items():
             if name.startswith(_CATALOG) and path.suffix == ".yaml":
                 text = path.read_text(encoding="utf-8-sig")
@@ -179,7 +181,7 @@ def _read_ahead(files: dict[str, Path]) -> bytes:
 def _tar(held: dict[str, bytes]) -> bytes:
     """Return files as a gzipped tar whose bytes depend on them alone."""
     plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.TarFile(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in sorted(held.items()):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

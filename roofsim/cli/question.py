@@ -11,7 +11,7 @@ from roofsim.web.options import TAKEN, read_options
 
 if TYPE_CHECKING:
     from roofsim.cli.words import VerbParameter
-    from roofsim.web.options import Taken
+    from  import Taken
 
 #: Options that say how an answer is shown or kept, which the page does in its own way.
 _SHOWN: Final = ("json", "csv", "html", "plot", "dark", "trace", "parquet")
