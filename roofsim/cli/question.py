@@ -11,7 +11,7 @@ from roofsim.web.options import TAKEN, read_options
 
 if TYPE_CHECKING:
     from roofsim.cli.words import VerbParameter
-    from  import Taken
+    from roofsim.web.options import VerbOption
 
 #: Options that say how an answer is shown or kept, which the page does in its own way.
 _SHOWN: Final = ("json", "csv", "html", "plot", "dark", "trace", "parquet")
@@ -79,17 +79,14 @@ def _options(verb: str, parameters: list[VerbParameter], given: dict[str, Any]) 
     return None if stated else read_options(verb, options)
 
 
-def _is(parameter: VerbParameter, option: Taken) -> bool:
+def _is(parameter: VerbParameter, option: VerbOption) -> bool:
     return option.flag in parameter.flags if option.flag is not None else not parameter.flags
 
 
-def _value(option: Taken, value: Any) -> Any:
+def _value(option: VerbOption, value: Any) -> Any:
     """Return a value of the command line in the form that the page writes it."""
     if option.form == "number" and isinstance(value, str):
         return float(value)
     if option.form == "amounts":
         return dict(each.partition("=")[::2] for each in value)
-    if option.form == "texts" and option.joined:
-        texts = value if isinstance(value, list) else [value]
-        return [part for text in texts for part in text.split(",")]
     return value
