@@ -74,6 +74,8 @@ class Device:
         Bytes of the last-level cache, or None when unknown.
     compute_units
         Streaming multiprocessors, or None when unknown.
+    vector_units
+        Cores that do all but matrix products, where those units are matrix engines apart from them; None: they do both.
     clock
         Their clock at the stated peaks, or None when unknown.
     attention_effort
@@ -111,6 +113,7 @@ class Device:
     attention: str | None
     attention_effort: float
     host: HostTimes
+    vector_units: int | None = None
     old_tiles: bool = False
     exponentials: Real = 1.0
     clock_energy: ClockEnergy = field(default_factory=ClockEnergy)
@@ -317,6 +320,7 @@ def device_of(
         level=level,
         cache=None if gpu.l2 is None else real(gpu.l2.capacity),
         compute_units=gpu.compute_units,
+        vector_units=gpu.vector_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention=attention,
         attention_effort=_attention_effort(attention, architecture, constants.physics["attention_effort"]),

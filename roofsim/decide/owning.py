@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
+from roofsim.analyze.watts import drawn_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.assumptions import assumption, read_number
@@ -117,6 +118,8 @@ class Owning(Printed):
         Until rents of the hours worked have paid the purchase; None where they never do.
     usd_per_million
         Dollars per million units of work: rented, owned.
+    watts
+        That all GPUs draw on average while they work.
     utilisation
         Share of the hours in which the machines work, as assumed.
     """
@@ -211,8 +214,8 @@ def owning_document(
     gpus, cost = int(evaluation.resolved.gpus), result.cost
     hourly = cost["usd_per_hour"] if rent is None else read_number(rent, "--rent") * gpus
     rented = None if hourly is None else float(hourly)
-    watts = _watts(evaluation) * gpus
-    costs, parts = costs_of(price, watts, {name: one.value for name, one in used.items()})
+    watts, rated = (each * gpus for each in _watts(evaluation))
+    costs, parts = costs_of(price, watts, rated, {name: one.value for name, one in used.items()})
     busy = used["utilisation"].value
     low = cost["usd_per_hour_low"] if rent is None else None
     own = costs.of_an_hour(busy)
@@ -242,7 +245,7 @@ def owning_document(
     )
 
 
-def costs_of(price: float, watts: float, assumed: Mapping[str, float]) -> tuple[Costs, dict[str, float]]:
+def costs_of(price: float, watts: float, rated: float, assumed: Mapping[str, float]) -> tuple[Costs, dict[str, float]]:
     """Return what owning costs, and its parts over all years at the utilisation assumed.
 
     Parameters
@@ -251,12 +254,13 @@ def costs_of(price: float, watts: float, assumed: Mapping[str, float]) -> tuple[
         Dollars of the machines.
     watts
         That they draw while they work, cooling left out.
+    rated
+        That they may draw: by these a place for them is rented.
     """
     hours = _HOURS * assumed["years"]
-    kilowatts = watts / _KILO
     kept = price * (1.0 - assumed["resale"])
-    power = kilowatts * assumed["pue"] * assumed["power_price"]
-    hosting = kilowatts * assumed["hosting"] * _MONTHS * assumed["years"]
+    power = watts / _KILO * assumed["pue"] * assumed["power_price"]
+    hosting = rated / _KILO * assumed["hosting"] * _MONTHS * assumed["years"]
     parts = dict(zip(PARTS, (kept, power * hours * assumed["utilisation"], hosting), strict=True))
     return Costs(fixed=kept + hosting, per_hour=power, hours=hours), parts
 
@@ -291,13 +295,13 @@ def _words(price: Any) -> str:
     return f"{said}, more than 18 months old" if price.purchase_old else said
 
 
-def _watts(evaluation: Evaluation) -> float:
-    """Return what a GPU may draw."""
-    tdp = evaluation.resolved.gpu.tdp
-    if tdp is None:
+def _watts(evaluation: Evaluation) -> tuple[float, float]:
+    """Return what a GPU draws on average over the step, and what it may draw."""
+    tdp, drawn = evaluation.resolved.gpu.tdp, drawn_watts(evaluation)
+    if tdp is None or drawn is None:
         hint = "State it: --set tdp='300 W'."
         raise SpecError(Problem(f"the power of {evaluation.resolved.gpu.name} is not known", hint=hint))
-    return float(tdp)
+    return float(drawn), float(tdp)
 
 
 def _against(document: Document, result: Result, rent: float | None, name: str) -> Against:

@@ -18,7 +18,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import Axis, AxisGrid
 from roofsim.search.families import Rows, ScenarioFamily
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
-from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, TracedProgram, Tracing, floats, priced_as_arrays
+from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, WATTS, TracedProgram, Tracing, floats, priced_as_arrays
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.point import DEGREES, SIZES
 from roofsim.symbols import UntracedError
@@ -89,10 +89,10 @@ class FamilyMesh:
         self.importer, self.shared = importer, shared
         self.programs: list[TracedProgram] = []
 
-    def evaluate(self, rows: Rows) -> MeshAnswer:
-        """Return the figures of points of the family."""
-        count = len(rows)
-        answer = MeshAnswer({name: np.full(count, np.nan) for name in FIGURES}, np.full(count, -1))
+    def evaluate(self, rows: Rows, *, watts: bool = False) -> MeshAnswer:
+        """Return the figures of points of the family; with `watts` what each GPU draws too."""
+        count, names = len(rows), (*FIGURES, WATTS) if watts else FIGURES
+        answer = MeshAnswer({name: np.full(count, np.nan) for name in names}, np.full(count, -1))
         todo = _by_split(rows)
         for program in list(self.programs):
             todo = [left for part in todo if len(left := self._replayed(program, rows, part, answer))]
@@ -106,7 +106,7 @@ class FamilyMesh:
         inside = chosen[own]
         if not len(inside):
             return chosen
-        first, fine, figures, elements = program.answered(rows.part(inside))
+        first, fine, figures, elements = program.answered(rows.part(inside), watts=WATTS in answer.figures)
         answer.elements += elements
         for number in np.unique(first[first >= 0]):
             answer.refuse(inside[first == number], program.rules[number])
@@ -153,12 +153,14 @@ class FamilyMesh:
         if not len(near):
             return True
         tried = others.part(near)
-        _, fine, figures, _ = program.answered(tried)
+        _, fine, figures, _ = program.answered(tried, watts=True)
         for place in np.unique(fine[[0, -1]]) if len(fine) else ():
             own = priced_as_arrays(tried.part(np.array([place])), self.importer, self.shared)
             at = int(np.flatnonzero(fine == place)[0])
             for name, value in own.items():
-                if not np.isclose(np.broadcast_to(figures[name], len(fine))[at], value[0], rtol=_AGREES, atol=0.0):
+                if not np.isclose(
+                    np.broadcast_to(figures[name], len(fine))[at], value[0], rtol=_AGREES, atol=0.0, equal_nan=True
+                ):
                     return False
         return True
 

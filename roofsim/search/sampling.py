@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.watts import drawn_watts
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
 from roofsim.search.resolving import NoneLeftError, PointChecks, RowsResolver
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofsim.evaluate import Evaluation
     from roofsim.points import Points
     from roofsim.search.families import Rows
     from roofsim.search.resolving import Shared
@@ -34,6 +36,8 @@ C = TypeVar("C")
 
 #: What the figures of layouts are.
 FIGURES: Final = ("step_time", "memory.peak", "memory.capacity")
+#: The figure that is worked out where it is asked for: what each GPU draws on average, NaN where that is not known.
+WATTS: Final = "watts"
 #: What code raises that is written for one number, and is given several.
 NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
 
@@ -119,12 +123,14 @@ def priced_as_arrays(rows: Rows, importer: Importer | None, shared: Shared) -> d
     """
     with np.errstate(all="ignore"):
         evaluation = evaluate(RowsResolver(rows, importer, shared).run())
-        memory = memory_of(evaluation)
-    figures = (evaluation.step.step, memory.device_total, memory.capacity)
-    return {
-        name: np.broadcast_to(np.asarray(value, dtype=np.float64), len(rows))
-        for name, value in zip(FIGURES, figures, strict=True)
-    }
+        figures = _figures(evaluation)
+    return {name: np.broadcast_to(np.asarray(value, dtype=np.float64), len(rows)) for name, value in figures.items()}
+
+
+def _figures(evaluation: Evaluation) -> dict[str, Any]:
+    memory, watts = memory_of(evaluation), drawn_watts(evaluation)
+    figures = (evaluation.step.step, memory.device_total, memory.capacity, np.nan if watts is None else watts)
+    return dict(zip((*FIGURES, WATTS), figures, strict=True))
 
 
 def floats(values: Sequence[Any]) -> NDArray[np.float64]:
@@ -148,8 +154,8 @@ class TracedProgram:
         Degree of parallelism -> whether it exceeds 1.
     rules
         Codes of the rules whose conditions it has, in the order in which they are held.
-    refuses, guards, figures
-        Conditions of the rules, of points that break none what they must decide alike, and the figures.
+    refuses, guards, figures, watts
+        Conditions of the rules, of points that break none what they must decide alike, the figures, and `WATTS`.
     """
 
     bits: dict[str, int]
@@ -161,8 +167,11 @@ class TracedProgram:
     refuses: Replay
     guards: Replay
     figures: Replay
+    watts: Replay
 
-    def answered(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any], float]:
+    def answered(
+        self, rows: Rows, *, watts: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Any], float]:
         """Work out points.
 
         Returns
@@ -189,6 +198,9 @@ class TracedProgram:
         if not len(fine):
             return first, fine, {}, elements
         results, _, more = self.figures.run(leaves, codes, len(fine))
+        if watts:
+            drawn, _, further = self.watts.run(leaves, codes, len(fine))
+            results, more = results | drawn, more + further
         return first, fine, results, elements + more
 
     def own(self, rows: Rows) -> NDArray[np.bool_]:
@@ -248,9 +260,8 @@ class Tracing:
         """
         with np.errstate(all="ignore"):
             evaluation = evaluate(self.resolver.run())
-            memory = memory_of(evaluation)
-        figures = (evaluation.step.step, memory.device_total, memory.capacity)
-        return self._program(dict(zip(FIGURES, map(_node, figures), strict=True)))
+            figures = _figures(evaluation)
+        return self._program({name: _node(value) for name, value in figures.items()})
 
     def _program(self, figures: dict[str, Any]) -> TracedProgram:
         rows, conditions = self.rows, self.resolver.checks.conditions
@@ -265,7 +276,8 @@ class Tracing:
             rules=tuple(code for code, _ in conditions),
             refuses=Replay(self.trace, codes, guards=last[: self.resolver.decided]),
             guards=Replay(self.trace, {}, guards=last[self.resolver.decided :]),
-            figures=Replay(self.trace, figures, guards=()),
+            figures=Replay(self.trace, {name: node for name, node in figures.items() if name != WATTS}, guards=()),
+            watts=Replay(self.trace, {name: node for name, node in figures.items() if name == WATTS}, guards=()),
         )
 
     def parted(self, node: int) -> list[NDArray[Any]]:

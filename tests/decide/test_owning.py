@@ -45,12 +45,12 @@ def test_the_verdict_turns_at_the_break_even():
 
 
 def test_costs_by_hand():
-    costs, parts = costs_of(100_000.0, 8_000.0, ASSUMED)
+    costs, parts = costs_of(100_000.0, 8_000.0, 10_000.0, ASSUMED)
     assert parts == pytest.approx(
         {
             "purchase less resale": 75_000.0,
             "electricity and cooling": 8.0 * 1.5 * 0.1 * 8766 * 3 * 0.5,
-            "hosting": 8.0 * 150.0 * 12 * 3,
+            "hosting": 10.0 * 150.0 * 12 * 3,
         }
     )
     assert costs.of_an_hour(0.5) == pytest.approx(sum(parts.values()) / (8766 * 3 * 0.5), rel=1e-12)

@@ -14,7 +14,7 @@ from roofsim.cost.kernels.models.attention import (
     decode_limits,
     prefill_limits,
 )
-from roofsim.cost.kernels.rated import card, rated, unit_share
+from roofsim.cost.kernels.rated import card, rated, unit_share, vector_card
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
 from roofsim.graph.tensor import FP32
 from roofsim.numeric import divide, maximum, real, where
@@ -131,14 +131,15 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(as_array(shape.plain) > 0.0, start, constants.block))
     peak, _ = device.rate(math)
-    compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
+    chip = vector_card(device, peak)
+    compute, memory = decode_limits(shape.sizes, chip, constants)
     rate, by_vectors = device.vector_rate, real(0.0)
     if vectored and rate is not None:
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
         compute = as_array(where(as_array(shape.plain) > 0.0, own, compute))
         by_vectors = where(as_array(shape.plain) > 0.0, 1.0, 0.0)
-    starts = constants.block * shape.sizes.batch * shape.sizes.key_heads / card(device, peak).compute_units
+    starts = constants.block * shape.sizes.batch * shape.sizes.key_heads / chip.compute_units
     return KernelLimits(
         compute=compute,
         memory=memory,

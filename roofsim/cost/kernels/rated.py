@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 WIDTHS: Final = {"tf32": 0.5, "fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
 
 
+def vector_card(device: Device, peak: Real) -> Silicon:
+    """Return what models of kernels without products ask of a card: `card`, but for the cores that run them."""
+    silicon = card(device, peak)
+    return silicon if device.vector_units is None else replace(silicon, compute_units=real(device.vector_units))
+
+
 def card(device: Device, peak: Real) -> Silicon:
     """Return what the kernel models ask of a card; 1 unit and no cache where they are unknown."""
     units = 1.0 if device.compute_units is None else real(device.compute_units)

@@ -13,7 +13,7 @@ from roofsim.cost.kernels.models.streaming import (
     stream_limits,
     unit_reach,
 )
-from roofsim.cost.kernels.rated import card
+from roofsim.cost.kernels.rated import vector_card
 from roofsim.cost.kernels.table import constants_for
 from roofsim.cost.kernels.work import SCATTERED
 from roofsim.graph.ops import Embedding, Normalization, Softmax
@@ -108,7 +108,7 @@ def _rates(
     """Return the shares of the bandwidth that kernels draw, their seconds beyond the floor, and what of the rest is latency."""
     given = [column(values, len(axes)) for values in zip(*rows, strict=True)]
     of_points = is_of_points(value for numbers in rows for value in numbers)
-    limits = _stream_rates(constants, given, card(device, 1.0))
+    limits = _stream_rates(constants, given, vector_card(device, 1.0))
     shares, walks, flats = (rows_of(each, len(rows), axes, of_points=of_points) for each in limits)
     return shares, walks, flats
 

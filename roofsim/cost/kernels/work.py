@@ -169,9 +169,12 @@ class Pricing:
         return self.device.product_rate(math, half=self.library.half_accumulation)
 
     def unit_load(self) -> Real:
-        """Return the bandwidth per compute unit against what a unit asks for in simple kernels; 0: nobody states the units."""
+        """Return the bandwidth per compute unit against what a unit asks for in simple kernels.
+
+        0 where nobody states the units, and where cores load ahead of their arithmetic.
+        """
         device = self.device
-        if device.compute_units is None:
+        if device.compute_units is None or device.architecture.loads_ahead:
             return 0.0
         return unit_load(device.bandwidth, device.compute_units, device.constants.unit_bandwidth)
 

@@ -245,11 +245,15 @@ def _samples(point: Point) -> Any:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Seconds of one micro batch in each row of some layouts: of a layer, of the whole model, and of a layer's update."""
+    """Seconds of one micro batch in each row of some layouts: of a layer, of the whole model, and of a layer's update.
+
+    And those in which the card may draw the energy of a layer.
+    """
 
     layer: Array
     whole: Array
     update: Array
+    energy: Array
 
     @classmethod
     def of(cls, layouts: Layouts, costs: Costs) -> DeviceTime:
@@ -258,7 +262,7 @@ class DeviceTime:
         micro, resolved, update = layouts.micro_batches, layouts.resolved, layer["update"]
         device = _seconds(resolved, layer, update, micro)
         whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
-        return cls(device, whole, np.maximum(update, 0.0))
+        return cls(device, whole, np.maximum(update, 0.0), np.maximum(layer["energy"], 0.0))
 
 
 def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: HostTime | None = None) -> Array:
@@ -277,6 +281,21 @@ def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: H
     np.maximum(least, micro * whole / layouts.stages * _SLACK, out=least)
     least += first * (once * _SLACK)
     return words.of_families(least)
+
+
+def least_energy(layouts: Layouts, words: FamilyWords, device: DeviceTime, step: Array) -> Array:
+    """Return the seconds at the power limit in which a GPU may draw what it draws at least in a step that takes `step`.
+
+    A card that waits draws `waiting_power` of it, and the rest is drawn by kernels (`roofsim.analyze.watts`): of whichever stage
+    sets the pace, those of the layers that each stage has at least.
+    """
+    waiting = layouts.resolved.constants.physics["waiting_power"]
+    fewer, _ = layouts.dealt(words)
+    layers = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
+    shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
+    kernels = words.of_families(np.broadcast_to(layers * (layouts.micro_batches * device.energy * _SLACK), shape))
+    least: Array = waiting * step + (1.0 - waiting) * np.minimum(kernels, step)
+    return least
 
 
 def least_of_all(layouts: Layouts, words: FamilyWords, device: DeviceTime) -> Array:

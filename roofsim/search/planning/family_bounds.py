@@ -15,6 +15,7 @@ from roofsim.search.planning.bounds import (
     FamilyWords,
     Layouts,
     key_columns,
+    least_energy,
     least_memory,
     least_of_all,
     least_step,
@@ -200,7 +201,9 @@ class Bounds:
                 if self.goal.objective == "memory":
                     known.least[own] = memory
                 else:
-                    known.least[own] = least_step(layouts, chosen, device, host)
+                    step = least_step(layouts, chosen, device, host)
+                    energy = self.goal.of_energy
+                    known.least[own] = least_energy(layouts, chosen, device, step) if energy else step
         if self.goal.objective != "memory" and not is_scalar(drawn.scale):
             known.least[:] *= drawn.scale
         lost = np.flatnonzero((index < 0) | ~np.isfinite(known.least.sum(axis=0)))
@@ -214,6 +217,8 @@ class Bounds:
             return np.zeros(len(rows))
         with np.errstate(all="ignore"):
             least = least_of_all(drawn.layouts, families.whole, drawn.device) * drawn.scale
+            if self.goal.of_energy:  # of cards that wait all the time
+                least *= drawn.layouts.resolved.constants.physics["waiting_power"]
         return np.where((drawn.index >= 0) & np.isfinite(least), least, 0.0)
 
     def _drawn(self, rows: Rows, like: Callable[[], Rows | None], words: Hashable) -> _Drawn | None:

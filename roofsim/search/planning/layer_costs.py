@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 #: What a layer takes of a rank, in seconds at full clock: kernels but for long products, these by the power that they draw, seconds
-#: in which the card may draw the energy of the rest, communication that shows, the host; and of the update the first and the third.
-PARTS: Final = ("short", "held", "drawn", "links", "host", "update")
+#: in which the card may draw the energy of the rest, communication that shows, the host; of the update the first and the third; and
+#: seconds in which the card may draw the energy of all but the update.
+PARTS: Final = ("short", "held", "drawn", "links", "host", "update", "energy")
 #: What of the state it holds all the time, in bytes.
 STATES: Final = ("parameters", "gradients", "optimizer_state")
 #: What it holds when its forward pass has ended, in bytes: the activations that it saved, and which of them are copies of weights.
@@ -138,6 +139,7 @@ def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
             continue
         sums["short"] = sums["short"] + whole - apart.alone
         sums["held"] = sums["held"] + apart.held
+        sums["energy"] = sums["energy"] + cost.power[phase]
         sums["drawn"] = sums["drawn"] + np.maximum(cost.power[phase] - apart.power, 0.0)
         sums["host"] = sums["host"] + cost.host[phase]
     sums["links"] = 0.0 if shown is None else shown.micro_batch.seconds

@@ -10,7 +10,7 @@ import numpy as np
 
 from roofsim.errors import Place, Problem, SpecError, UnitError, did_you_mean
 from roofsim.records import dataclass
-from roofsim.search.planning.priced import rates_of
+from roofsim.search.planning.priced import dollars_per_second, joules_per_watt
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -83,6 +83,11 @@ class Goal:
         known = {*_SHORT.values()}
         return tuple(dict.fromkeys(one.figure for one in self.constraints if one.figure not in known))
 
+    @property
+    def of_energy(self) -> bool:
+        """Whether the objective is what is drawn."""
+        return OBJECTIVES[self.objective] == "energy"
+
     def value(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return what is least for the best; infinity where it is not known."""
         value = np.asarray(columns[OBJECTIVES[self.objective]], dtype=np.float64)
@@ -96,11 +101,17 @@ class Goal:
         return kept
 
     def scale(self, resolved: Resolved) -> Any:
-        """Return the least that each second of a step adds to the objective: zero where time says nothing of it."""
+        """Return the least that each second of a step adds to the objective: zero where time says nothing of it.
+
+        Of energies what a second at the power limit adds.
+        """
         figure = OBJECTIVES[self.objective]
         if figure == "memory":
             return 0.0
-        return 1.0 if figure == "step_time" else rates_of(resolved)[figure]
+        if self.of_energy:
+            limit = resolved.gpu.tdp
+            return np.nan if limit is None else joules_per_watt(resolved) * limit
+        return 1.0 if figure == "step_time" else dollars_per_second(resolved)
 
 
 def checked_objective(name: str) -> str:
@@ -115,6 +126,16 @@ def checked_objective(name: str) -> str:
         hint = did_you_mean(name, OBJECTIVES) or f"Known: {', '.join(OBJECTIVES)}."
         raise SpecError(Problem(f"unknown objective {name!r}", Place("--objective"), hint=hint))
     return name
+
+
+def unknown_objective(name: str) -> SpecError:
+    """Return what to say where the objective of no layout is known: what of the cards nobody states, and the way out."""
+    energy = OBJECTIVES[name] == "energy"
+    message = (
+        f"{name} is not known of any layout: no {'power' if energy else 'price of an hour'} of these cards is known"
+    )
+    hint = "State it: --set tdp='300 W'." if energy else "State one: --price 2.50."
+    return SpecError(Problem(message, Place("--objective"), hint=hint))
 
 
 def read_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:

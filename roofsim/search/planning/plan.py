@@ -12,7 +12,7 @@ from roofsim.records import replace
 from roofsim.search.planning.answer import Plan
 from roofsim.search.planning.blocks import SearchInput
 from roofsim.search.planning.classes import layouts_of
-from roofsim.search.planning.objectives import OBJECTIVES
+from roofsim.search.planning.objectives import OBJECTIVES, unknown_objective
 from roofsim.search.planning.robustness import CANDIDATES
 from roofsim.search.planning.running import Spread, run_blocks
 from roofsim.search.planning.winners import plain_layout, thinned, value_at, winners
@@ -44,11 +44,14 @@ def plan_asked(
     Raises
     ------
     SpecError
-        When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is.
+        When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is; when the objective is not known of
+        any layout.
     """
     began = time.monotonic()
     given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
     findings = run_blocks(given, space, spread or Spread())
+    if len(findings.top["value"]) and np.isinf(findings.top["value"]).all():
+        raise unknown_objective(asked.objective)
     in_proportion = OBJECTIVES[asked.objective] != "memory"
     top, robustness = winners(document, space, tools, findings.top, in_proportion=in_proportion, robust=robust, top=k)
     answer = _answered(document, space, given.goal, findings, top)

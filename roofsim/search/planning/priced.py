@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.analyze.ledger import memory_of
-from roofsim.analyze.money import JOULES_PER_KWH, cost
+from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, quote_of
 from roofsim.analyze.throughput import units_per_step
+from roofsim.analyze.watts import drawn_watts
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.points import Diverged, number_at
 from roofsim.records import dataclass, replace
 from roofsim.search.mesh import mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS
+from roofsim.search.sampling import WATTS
 from roofsim.search.stacking import PointBatch, alike, mapped, parts_of, taken, varying
 
 if TYPE_CHECKING:
@@ -145,13 +147,13 @@ class Pricer:
         resolved = piece.resolved
         if resolved is None or self.figures is not None:
             return [], [waiting]
-        rates = _rates_of_each(resolved)
-        answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows)
+        dollars, joules = (_of_each(resolved, rate) for rate in (dollars_per_second, joules_per_watt))
+        answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows, watts=True)
         step, memory = answer.figures["step_time"], answer.figures["memory.peak"]
         fits = memory <= answer.figures["memory.capacity"]
         step = np.where(fits, step, np.nan)
         figures = {"step_time": step, "memory": memory, "gpus": _each(resolved.gpus, len(piece))}
-        figures |= {name: scale * step for name, scale in rates.items()}
+        figures |= {"cost": dollars * step, "energy": joules * answer.figures[WATTS] * step}
         known, left = np.flatnonzero(~np.isnan(memory)), np.flatnonzero(np.isnan(memory))
         priced = PricedLayouts(piece.places[known], fits[known], {name: each[known] for name, each in figures.items()})
         return [priced], [waiting.part(left)] if len(left) else []
@@ -201,34 +203,44 @@ class Pricer:
         evaluation = evaluate(resolved)
         step = _each(evaluation.step.step, count)
         figures = {"memory": _each(part.memory, count), "gpus": _each(resolved.gpus, count), "step_time": step}
-        figures |= {name: _each(scale, count) * step for name, scale in rates_of(resolved).items()}
+        watts = drawn_watts(evaluation)
+        figures |= {
+            "cost": _each(dollars_per_second(resolved), count) * step,
+            "energy": _each(joules_per_watt(resolved), count) * _each(watts, count) * step,
+        }
         if self.figures is not None:
             known = self.figures(evaluation)
             figures |= {key: _each(known.get(key), count) for key in self.wanted}
         return [PricedLayouts(part.piece.places, np.ones(count, dtype=bool), figures)], []
 
 
-def rates_of(resolved: Resolved) -> dict[str, Any]:
-    """Return what a million tokens or images cost per second of a step: dollars, joules of cards at their limit; NaN: unknown."""
-    _, units, unit = units_per_step(resolved)
-    known = cost(resolved.gpu, resolved.system, resolved.gpus, 1.0, units, unit, resolved.gpu.tdp)
-    dollars, energy = known[f"usd_per_million_{unit}"], known[f"kwh_per_million_{unit}"]
-    return {
-        "cost": np.nan if dollars is None else dollars,
-        "energy": np.nan if energy is None else energy * JOULES_PER_KWH,
-    }
+def dollars_per_second(resolved: Resolved) -> Any:
+    """Return the dollars of a million tokens or images for each second of a step; NaN: no price is known."""
+    quote = quote_of(resolved.gpu, resolved.system, resolved.gpus)
+    if quote is None:
+        return np.nan
+    return quote.per_gpu * resolved.gpus / SECONDS_PER_HOUR * _steps_of_a_million(resolved)
 
 
-def _rates_of_each(resolved: Resolved) -> dict[str, Array]:
-    """Return `rates_of` of each of several layouts."""
+def joules_per_watt(resolved: Resolved) -> Any:
+    """Return the joules of a million tokens or images for each second of a step and watt that each GPU draws."""
+    return resolved.gpus * _steps_of_a_million(resolved)
+
+
+def _steps_of_a_million(resolved: Resolved) -> Any:
+    _, units, _ = units_per_step(resolved)
+    return MILLION / units if np.all(np.asarray(units) > 0.0) else np.nan
+
+
+def _of_each(resolved: Resolved, rate: Callable[[Resolved], Any]) -> Array:
+    """Return a rate of each of several layouts."""
     count = resolved.points
     try:
-        return {name: _each(scale, count) for name, scale in rates_of(resolved).items()}
+        return _each(rate(resolved), count)
     except Diverged as diverged:  # whole nodes may have another price than single cards
-        rates = {name: np.full(count, np.nan) for name in ("cost", "energy")}
+        rates = np.full(count, np.nan)
         for chosen in alike(np.asarray(diverged.labels)):
-            for name, own in _rates_of_each(taken(resolved, chosen, varying(resolved))).items():
-                rates[name][chosen] = own
+            rates[chosen] = _of_each(taken(resolved, chosen, varying(resolved)), rate)
         return rates
 
 

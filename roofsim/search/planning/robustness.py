@@ -52,7 +52,7 @@ class Rival:
     value
         What it has of the objective.
     in_proportion
-        Whether that goes with the step: costs and energies do, memory does not.
+        Whether that goes with the step: costs do, energies at the power that is drawn, memory does not.
     """
 
     id: int

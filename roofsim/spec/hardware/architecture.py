@@ -90,6 +90,11 @@ class Architecture(Strict):
         default=None,
         description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is not a dense one.",
     )
+    loads_ahead: bool = Field(
+        default=False,
+        description="Whether cores issue loads in a pipe of their own, ahead of the arithmetic: then the bytes that threads have "
+        "in flight do not bound what they draw.",
+    )
     kernel_floor: Seconds = Field(description="Device time of the smallest kernel.")
     context: BytesOrNone = Field(description="Memory of the CUDA (or HIP) context with the framework's kernels loaded.")
     sources: dict[str, str]

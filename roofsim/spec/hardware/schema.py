@@ -126,6 +126,11 @@ class Gpu(Strict):
     compute_units: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None, description="Streaming multiprocessors, compute units, cores."
     )
+    vector_units: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None,
+        description="Cores that do all but matrix products, where compute_units counts matrix engines apart from them (Gaudi's "
+        "TPC); null: the compute units do both.",
+    )
     clock: Clock | None = None
     peak: dict[str, FlopRate] = Field(
         description=f"Dense rate of matrix units by input type ({', '.join(PEAK_TYPES)}), fp32 accumulation unless the "

@@ -16,6 +16,7 @@ from roofsim.spec.hardware.stacks import of_stacks, restacked
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.clocks import with_clock
 from roofsim.spec.settle.held import held
 from roofsim.spec.settle.stated import chosen
 from roofsim.units import humanize
@@ -87,6 +88,8 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     figures = any(path[0] == "peak" and factor_of(value) is None for path, value, _ in override["gpu"])
     if not isinstance(choice.gpu, str) or figures:
         _refuse_sparse_peaks(gpu, architecture, scenario)
+    if gpu.clock is None:
+        gpu = with_clock(gpu, validate(Gpu, as_stated, prefix="gpu"), architecture, assumed)
     box = _box_of(gpu) if boxed else None
     hardware = Hardware(
         gpu=gpu,
