@@ -394,4 +394,4 @@ def _name(instant: Instant) -> str:
 
 def last_of(value: Real) -> float:
     """Return a number, or the last of several: the longest context of a decode."""
-    return float(np.ravel(value)[-1])
+    return value if type(value) is float else float(np.ravel(value)[-1])  # thousands of instants of a curve are floats

@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import IO, Any, Final
 
+from roofsim.spec import usual
 from roofsim.web.confined import confine
 
 LENGTH: Final = 4
@@ -21,7 +22,9 @@ READY: Final = b"ready"
 _ALLOCATIONS: Final = 200_000
 #: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
 WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("run", {"scenario": {"model": "llama3-8b", "hardware": {"gpu": "h100"}, "workload": {"sequence_length": 2048}}}),
+    ("run", {"scenario": {"model": usual.ANY_MODEL}}),
+    ("whatif", {"scenario": {"model": usual.ANY_MODEL}, "options": {"changes": ["memory.bandwidth=2x"]}}),
+    ("sweep", {"scenario": {"model": usual.ANY_MODEL}, "options": {"axes": {"micro_batch_size": [1, 2]}}}),
     ("catalog", {}),
 )
 

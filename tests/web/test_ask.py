@@ -77,7 +77,12 @@ def test_an_answer_is_what_its_command_prints(question, cli, tmp_path, monkeypat
     assert timeless(json.loads(cli(*words[1:], "--json"))) == timeless(json.loads(json.dumps(answer["data"])))
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=named)
+#: Verbs that search, whose Python is asked in the long suite.
+SEARCHING = ("advise", "need", "serve-ttft-axes-top", "fit-fewest")
+AGAIN = [pytest.param(each, marks=pytest.mark.slow if named(each).startswith(SEARCHING) else ()) for each in QUESTIONS]
+
+
+@pytest.mark.parametrize("question", AGAIN, ids=named)
 def test_the_python_of_an_answer_gives_it_again(question, tmp_path, monkeypatch):
     verb, scenario, options = question
     answer = ask(verb, {"scenario": scenario, "options": options, "html": False})

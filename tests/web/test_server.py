@@ -210,7 +210,7 @@ def test_a_link_among_the_files_is_none_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(
         roofsim.web.server, "files", lambda name: tmp_path if name == "roofsim.web" else Path("roofsim/report/html")
     )
-    assert set(static_files()) == {"page.css", "index.html"}
+    assert set(static_files()) == {"page.css", "page.js", "index.html"}
 
 
 def test_unknown_verbs_are_no_answers(client):

@@ -76,7 +76,10 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
 
 def _dial(data: Data) -> Chart | None:
     """Return where the least money goes for more speed; None where the market says nothing of one of the two."""
-    priced = {one["resource"]: (place, one) for place, one in enumerate(data.at("/answer/one_percent") or ())}
+    offers = enumerate(data.at("/answer/one_percent") or ())
+    priced = {
+        one["resource"]: (place, one) for place, one in offers if None not in (one["percent"], one["low"], one["high"])
+    }
     if not {"memory_bandwidth", "tensor_flops"} <= priced.keys():
         return None
     sides = []
