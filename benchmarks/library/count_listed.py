@@ -8,7 +8,8 @@ Runs where torch, torchvision, transformers and diffusers are (not in roofsim's 
 Models are built over fake CUDA tensors: shapes, types and storages, no values. `parameters` are those of the whole
 model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of linear layers and convolutions,
 `attention` of attention kernels (whole score matrices). `part` says what of a model is counted: ``tower`` is the image
-part of a vision-language model. Last run: torch 2.14.1, torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1.
+part of a vision-language model; of ``all``, attention runs as products and is counted with them. Last run: torch 2.14.1,
+torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
@@ -153,6 +155,74 @@ def _qwen_image_call(model: Any) -> Any:
     )  # fmt: skip
 
 
+# -- images ---------------------------------------------------------------------------------------------------------
+
+
+def _yolo(name: str) -> Any:
+    from ultralytics.nn import tasks
+
+    with unset_fake_temporarily(), torch.device("cpu"):
+        torch.set_default_dtype(torch.float32)
+        return tasks.DetectionModel(f"{name}.yaml", verbose=False)
+
+
+def _yolo_call(model: Any) -> Any:
+    """Run with values: strides and anchors follow from them."""
+    with unset_fake_temporarily(), torch.device("cpu"):
+        return model(torch.zeros(1, 3, 640, 640))
+
+
+def _one_image(*shape: int) -> Callable[[Any], Any]:
+    return lambda model: model(numbers(1, *shape))
+
+
+def _rcnn(name: str) -> Any:
+    from torchvision.models import detection, resnet50
+    from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
+    from torchvision.ops.misc import FrozenBatchNorm2d
+
+    # As with weights of ImageNet: norms are frozen.
+    return getattr(detection, name)(_resnet_fpn_extractor(resnet50(norm_layer=FrozenBatchNorm2d), 3), 91)
+
+
+def _rcnn_call(model: Any) -> Any:
+    """Run the networks one by one: what chooses boxes between them needs values."""
+    features = list(model.backbone(numbers(1, 3, 800, 1088)).values())
+    model.rpn.head(features)
+    heads = model.roi_heads
+    heads.box_predictor(heads.box_head(numbers(1000, 256, 7, 7)))
+    if heads.has_mask():
+        heads.mask_predictor(heads.mask_head(numbers(100, 256, 14, 14)))
+
+
+def _detr() -> Any:
+    from transformers import DetrConfig, DetrForObjectDetection
+
+    return DetrForObjectDetection(DetrConfig(use_pretrained_backbone=False, num_labels=91))
+
+
+def _clip(patch: int, width: int, layers: int, heads: int, text: int) -> Any:
+    from transformers import CLIPConfig, CLIPModel
+
+    vision = {
+        "patch_size": patch, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+    }  # fmt: skip
+    words = {"hidden_size": text, "num_attention_heads": text // 64, "intermediate_size": 4 * text, "eos_token_id": 2}
+    return CLIPModel(CLIPConfig(text_config=words, vision_config=vision, projection_dim=text))
+
+
+def _clip_call(model: Any) -> Any:
+    return model(input_ids=torch.zeros(1, 77, dtype=torch.int64), pixel_values=numbers(1, 3, 224, 224))
+
+
+def _torchvision(name: str) -> Any:
+    from torchvision import models
+
+    more = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+    return getattr(models, name)(**more)
+
+
 CASES: dict[str, Case] = {
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
@@ -166,6 +236,20 @@ CASES: dict[str, Case] = {
     "hunyuanvideo": ("diffusers", "", _hunyuan_video, _hunyuan_call),
     "cogvideox-2b": ("diffusers", "", *_cogvideox(30, 30, rotary=False)),
     "cogvideox-5b": ("diffusers", "", *_cogvideox(48, 42, rotary=True)),
+    "clip-vit-base-patch32": ("transformers", "", partial(_clip, 32, 768, 12, 12, 512), _clip_call),
+    "clip-vit-base-patch16": ("transformers", "", partial(_clip, 16, 768, 12, 12, 512), _clip_call),
+    "clip-vit-large-patch14": ("transformers", "", partial(_clip, 14, 1024, 24, 16, 768), _clip_call),
+    "detr-resnet-50": ("transformers", "", _detr, _one_image(3, 800, 1066)),
+    **{
+        name: ("torchvision", "", partial(_torchvision, name.replace(".", "_")), _one_image(3, 224, 224))
+        for name in ("alexnet", "squeezenet1.1", "googlenet")
+    },
+    "faster-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "FasterRCNN"), _rcnn_call),
+    "mask-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "MaskRCNN"), _rcnn_call),
+    **{
+        name: ("ultralytics", "all", partial(_yolo, name), _yolo_call)
+        for name in [f"yolo{version}{size}" for version in ("v8", "11") for size in "nsmlx"]
+    },
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
 }  # fmt: skip
 

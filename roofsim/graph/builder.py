@@ -10,6 +10,7 @@ from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.component import Component, Purpose
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.tensor import AUTO, DType, Role, Tensor
+from roofsim.numeric import same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,10 @@ class Builder:
         self.block: Block | None = None
         self.component: Component | None = None
         self._used: Counter[str] = Counter()
+        self._frozen = False
+        self._shared: dict[str, list[Tensor]] = {}
+        self._noted: list[Tensor] | None = None
+        self._again: Iterator[Tensor] | None = None
 
     def name(self, leaf: str) -> str:
         """Return a unique dotted name inside the current scope."""
@@ -81,8 +86,45 @@ class Builder:
         return Tensor(self._dotted(leaf), shape, dtype, base=base, component=self.component)
 
     def parameter(self, leaf: str, *shape: Real, dtype: DType = AUTO, trained: bool = True) -> Tensor:
-        """Return a parameter of the current scope."""
-        return Tensor(self._dotted(leaf), shape, dtype, Role.PARAMETER, requires_grad=trained, component=self.component)
+        """Return a parameter of the current scope.
+
+        Raises
+        ------
+        ValueError
+            When it stands for one of `sharing` that has another shape.
+        """
+        if self._again is not None:
+            known = next(self._again, None)
+            if known is None or len(known.shape) != len(shape) or not all(map(same, known.shape, shape)):
+                raise ValueError(f"{self._dotted(leaf)} shares its weights with layers of another shape: {known}")
+            return known
+        trains = trained and not self._frozen
+        made = Tensor(self._dotted(leaf), shape, dtype, Role.PARAMETER, requires_grad=trains, component=self.component)
+        if self._noted is not None:
+            self._noted.append(made)
+        return made
+
+    @contextmanager
+    def freezing(self) -> Iterator[None]:
+        """Let parameters that are built inside be none that are trained."""
+        outer, self._frozen = self._frozen, True
+        try:
+            yield
+        finally:
+            self._frozen = outer
+
+    @contextmanager
+    def sharing(self, name: str) -> Iterator[None]:
+        """Let parameters that are built inside be those that were built under this name before, in the same order."""
+        outer = self._noted, self._again
+        if name in self._shared:
+            self._noted, self._again = None, iter(self._shared[name])
+        else:
+            self._noted, self._again = self._shared.setdefault(name, []), None
+        try:
+            yield
+        finally:
+            self._noted, self._again = outer
 
     def buffer(self, leaf: str, *shape: Real, dtype: DType = AUTO) -> Tensor:
         """Return a tensor that belongs to the model but is not trained."""

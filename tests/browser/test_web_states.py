@@ -145,7 +145,11 @@ def test_a_report_is_saved_and_listed(tab):
 
 def hold(page, pattern, held):
     """Keep requests until somebody lets them go."""
-    page.route(pattern, held.append)
+
+    def keep(route):
+        held.append(route)
+
+    page.route(pattern, keep)
 
 
 def test_an_older_answer_never_overwrites_a_newer_one(tab):

@@ -125,7 +125,7 @@ def test_sizes_are_worked_out_of_each_other_in_any_order():
 
 def test_every_block_has_a_schema_and_a_builder():
     fields = set(Step.model_fields) - {*COMPOSED, *TAKING}
-    beside = {"name", "source", "kept", "when", "shortcut", "merge", "inplace", "carries"}
+    beside = {"name", "source", "kept", "when", "shortcut", "merge", "inplace", "carries", "weights", "frozen"}
     assert fields - beside == set(BLOCKS) == set(BUILDERS)
     assert set(get_args(Word)) <= {*BLOCKS, *get_args(Activation)}
 

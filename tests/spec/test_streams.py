@@ -46,7 +46,12 @@ def read(text):
     ("old", "new", "line", "message"),
     [
         ("shift: 0, scale: 1", "shift: 0, scale: 3", 17, "part 3 of 3, counted from 0"),
-        ("by: parts, shift", "by: part, shift", 17, "no earlier step of this list keeps its result as 'part'. Did you mean"),
+        (
+            "by: parts, shift",
+            "by: part, shift",
+            17,
+            "no earlier step of this list keeps its result as 'part'. Did you mean",
+        ),
         ("by: parts, part", "by: text, part", 19, "by takes rows [batch, width]; here are tokens"),
         ("3 * hidden", "3 * hidden + 1", 17, "the width of the rows 193 is not a multiple of 64"),
         ("other: text", "other: time", 18, "cannot attend over tokens"),
@@ -59,7 +64,7 @@ def read(text):
         ("drop: 7", "drop: 7, tokens: 3", 21, "expected exactly one of tokens, drop, width"),
         ("size: [1, 2, 2]", "size: [2, 2]", 10, "2 sizes for maps in 3 dimensions"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_says_where(old, new, line, message):
     assert old in VIDEO
     with pytest.raises(SpecError) as caught:

@@ -105,7 +105,7 @@ def test_every_verb_is_asked_above():
 def test_an_answer_has_what_the_page_shows():
     answer = ask("run", {"scenario": GPT})
     assert answer["headline"].startswith("gpt2-124m")
-    assert answer["html"].lstrip().startswith('<main class="roofsim">')
+    assert answer["html"].lstrip().startswith('<article class="roofsim">')
     assert "style=" not in answer["html"]  # a policy without unsafe-inline would drop it
     assert "<script" not in answer["html"]
     assert answer["data"]["elasticity"].keys() >= {"memory_bandwidth", "tensor_flops"}

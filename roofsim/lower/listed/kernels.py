@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from roofsim.graph.ops import Convolution
+from roofsim.graph.component import Purpose
+from roofsim.graph.ops import Convolution, Loss
+from roofsim.graph.tensor import FP32
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.numeric import maximum
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -88,7 +91,8 @@ def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> T
 
 def batch_norm(context: Context, block: blocks.BatchNormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a batch norm."""
-    return context.layers.batch_norm(x, "norm", affine=block.affine)
+    layers = replace(context.layers, frozen_norms=True) if block.frozen else context.layers
+    return layers.batch_norm(x, "norm", affine=block.affine)
 
 
 def group_norm(context: Context, block: blocks.GroupNormBlock, x: Tensor, _: Kept) -> Tensor:
@@ -166,14 +170,35 @@ def classifier(context: Context, block: blocks.ClassifierBlock, x: Tensor, _: Ke
     return context.layers.classify(x, context.size(block.classes), train=context.call.trains, bias=block.bias)
 
 
-def loss(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
-    """Compare the result with targets while training."""
-    layers, function = context.layers, block if isinstance(block, str) else block.function
+def loss(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
+    """Compare the result with targets while training, and kept results beside it."""
     if not context.call.trains:
         return x
+    short = isinstance(block, str)
+    total = _loss(context, block if short else block.function, x)
+    for name in () if short else block.also:
+        total = context.layers.add(total, _each_element(context, kept[name], "smooth_l1"))
+    return total
+
+
+def _loss(context: Context, function: str, x: Tensor) -> Tensor:
+    layers = context.layers
     if function == "mse":
         return layers.mse_loss(x, layers.b.input("targets", *x.shape))
+    if function == "binary_cross_entropy":
+        return _each_element(context, x, function)
     classes = x.shape[1] if context.is_map(x) else x.shape[-1]
     positions = x.numel / classes
     flat = x if len(x.shape) == 2 else layers.view(x, "reshape", positions, classes)
     return cross_entropy(layers, flat, layers.labels(positions))
+
+
+def _each_element(context: Context, x: Tensor, function: str) -> Tensor:
+    """Compare each element with its target in fp32, and sum up."""
+    layers, b = context.layers, context.layers.b
+    with b.scope(Purpose.LOSS):
+        wide = layers.cast(x, FP32)
+        out = b.tensor("distance", *x.shape, dtype=FP32)
+        targets = b.input("targets", *x.shape, dtype=FP32)
+        b.emit(Loss, function, inputs=(wide, targets), outputs=(out,), function=function)
+        return layers.reduce(out, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
@@ -69,7 +70,7 @@ class _Net:
 
     def _hold(self) -> None:
         """Hold the weights of layers that run over prompts alone, in steps of generation."""
-        steps = [step for item in self.context.model.layers if (step := as_step(item)).when is not None]
+        steps = [step for item in self.context.model.layers if over_prompts(step := as_step(item))]
         steps = [step for step in steps if step.kind != "place"]
         if not steps:
             return
@@ -111,11 +112,20 @@ class _Net:
             name = step.name or step.kind
             names[name] += 1
             leaf = name if names[name] == 1 else f"{name}{names[name]}"
-            made = self._step(step, leaf, x if step.source is None else kept[step.source], kept)
+            if step.when in ("training", "inference") and (step.when == "training") != self.context.call.trains:
+                continue
+            made = self._weighed(step, leaf, x if step.source is None else kept[step.source], kept)
             if step.kept is not None:
                 kept[step.kept] = made
             x = made if step.aside is None else x
         return x
+
+    def _weighed(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
+        """Build a step whose weights others may have made, or that are not trained."""
+        b = self.context.layers.b
+        shared = nullcontext() if step.weights is None else b.sharing(step.weights)
+        with shared, b.freezing() if step.frozen else nullcontext():
+            return self._step(step, leaf, x, kept)
 
     def _step(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
         self._share(step, x)

@@ -9,6 +9,7 @@ from roofsim.numeric import product
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
+    from roofsim.numeric import Real
     from roofsim.spec.model.layers import shapes
 
 Kept = dict[str, Any]
@@ -26,12 +27,16 @@ def patches(context: Context, block: shapes.PatchesBlock, x: Tensor, _: Kept) ->
     return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
 
 
-def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, _: Kept) -> Tensor:
+def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, kept: Kept) -> Tensor:
     """Turn maps into tokens, or tokens into maps, by a copy."""
     layers = context.layers
     if context.is_map(x):
         return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
-    extents = (x.shape[1],) if block.extents is None else tuple(map(context.size, block.extents))
+    extents: tuple[Real, ...] = (x.shape[1],)
+    if block.like is not None:
+        extents = kept[block.like].shape[2:]
+    elif block.extents is not None:
+        extents = tuple(map(context.size, block.extents))
     return layers.copy(x, "transpose", (x.shape[0], x.shape[2], *extents))
 
 
@@ -50,6 +55,12 @@ def fold(context: Context, block: shapes.FoldBlock, x: Tensor, _: Kept) -> Tenso
     """Put neighbouring tokens side by side."""
     count = context.size(block.tokens)
     return context.layers.copy(x, "contiguous", (x.shape[0], x.shape[1] / count, x.shape[2] * count))
+
+
+def unfold(context: Context, block: shapes.UnfoldBlock, x: Tensor, _: Kept) -> Tensor:
+    """Show parts of each token as tokens of their own."""
+    count = context.size(block.tokens)
+    return context.layers.view(x, "reshape", x.shape[0], x.shape[1] * count, x.shape[2] / count)
 
 
 def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:

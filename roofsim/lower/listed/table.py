@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, shapes, streams
+from roofsim.lower.listed import kernels, mixing, regions, shapes, streams
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "slice": BlockBuilder(shapes.slice_, own_scope=True),
     "flatten": BlockBuilder(shapes.flatten, own_scope=True),
     "fold": BlockBuilder(shapes.fold, own_scope=True),
+    "unfold": BlockBuilder(shapes.unfold, own_scope=True),
     "mean": BlockBuilder(kernels.mean, own_scope=True),
     "last": BlockBuilder(kernels.last, own_scope=True),
     "embedding": BlockBuilder(mixing.embedding, own_scope=True),
@@ -62,6 +63,9 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "scale_shift": BlockBuilder(streams.scale_shift),
     "gate": BlockBuilder(streams.gate),
     "joint_attention": BlockBuilder(streams.joint_attention, own_scope=False),
+    "roi_align": BlockBuilder(regions.roi_align, own_scope=True),
+    "suppress": BlockBuilder(regions.suppress, own_scope=True),
+    "attend": BlockBuilder(regions.attend),
     "rnn": BlockBuilder(mixing.cells_of("rnn")),
     "gru": BlockBuilder(mixing.cells_of("gru")),
     "lstm": BlockBuilder(mixing.cells_of("lstm")),
@@ -69,5 +73,6 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "graph_attention": BlockBuilder(mixing.graph_attention),
     "logits": BlockBuilder(mixing.logits, own_scope=True),
     "classifier": BlockBuilder(kernels.classifier, own_scope=True),
+    "contrast": BlockBuilder(regions.contrast),
     "loss": BlockBuilder(kernels.loss, own_scope=True),
 }

@@ -12,9 +12,10 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Gather, Loss, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
+from roofsim.lower.blocks.boxes import compared
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.vision.resnet import ResidualTrunk
-from roofsim.numeric import Real, floor, minimum
+from roofsim.numeric import Real, minimum
 from roofsim.records import dataclass
 from roofsim.spec.model.vision import RESNET_STAGES, ResNetModel
 
@@ -30,8 +31,6 @@ HEAD_CONVOLUTIONS: Final = 4
 FIRST_READ: Final = 1
 #: Groups of a head's norms (torchvision, retinanet_resnet50_fpn_v2).
 NORM_GROUPS: Final = 32.0
-#: Bits of a word of the mask that says which boxes overlap (torchvision/csrc/ops/cuda/nms_kernel.cu).
-MASK_BITS: Final = 64.0
 
 
 def lower_retinanet(model: RetinanetModel, call: Call) -> OpGraph:
@@ -163,15 +162,7 @@ class _Retinanet:
                 chosen.append(self._best(classes, offsets))
         with layers.b.scope("suppression"):
             kept = layers.concat(tuple(chosen), 1)
-            batch, candidates, _ = kept.shape
-            b = layers.b
-            order = b.tensor("order", batch, candidates, dtype=INT64)
-            b.emit(Sort, "sort", inputs=(kept,), outputs=(order,), function="sort")
-            mask = b.tensor("overlaps", batch, candidates, floor(candidates / MASK_BITS) + 1.0, dtype=INT64)
-            b.emit(Gather, "overlaps", inputs=(kept, order), outputs=(mask,), function="index")
-            result = b.tensor("detections", batch, model.detections, COORDINATES + 2.0, dtype=FP32)
-            b.emit(Gather, "keep", inputs=(mask, kept), outputs=(result,), function="index")
-            return result
+            return compared(layers, kept, model.detections)
 
     def _best(self, classes: Tensor, offsets: Tensor) -> Tensor:
         """Return the decoded boxes of the best scores of a level, ``[batch, at most candidates, 6]``."""

@@ -30,6 +30,7 @@ Activation = Literal[
     "exp",
     "softmax",
     "scale",
+    "normalise",
 ]
 
 
@@ -165,6 +166,7 @@ class BatchNormBlock(LayerBlock):
     """Normalisation of channels over batch and positions."""
 
     affine: bool = True
+    frozen: bool = Field(default=False, description="Statistics and weights are buffers (torchvision's detectors).")
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the same."""
@@ -333,10 +335,17 @@ class LossBlock(LayerBlock):
     generates: ClassVar[bool] = False
     splits_tensor: ClassVar[bool] = True
 
-    function: Literal["mse", "cross_entropy"] = "mse"
+    function: Literal["mse", "cross_entropy", "binary_cross_entropy"] = "mse"
+    also: tuple[str, ...] = Field(
+        default=(), description="Kept results that are compared with targets of their shape beside (L1), such as boxes."
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the end."""
         del sizes
         wants(taken, "tokens", "rows", "maps", what="loss")
         return Form("loss")
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return what else is compared."""
+        return tuple((f"also.{place}", name) for place, name in enumerate(self.also))

@@ -234,7 +234,7 @@ def _keeps_from_generating(model: LayersModel) -> str | None:
         return f"its inputs, {model.inputs}"
     if as_step(model.layers[-1]).kind != "logits":
         return "its last layer, which is no logits"
-    later = [item for item in model.layers if as_step(item).when is None]
+    later = [item for item in model.layers if as_step(item).when != "prompt"]
     return next((f"its {kind} block" for kind, block in every_block(later) if not block.generates_here()), None)
 
 
@@ -289,6 +289,7 @@ _UNMEASURED = {
     "lstm": _CELLS,
     "gru": _CELLS,
     "rnn": _CELLS,
+    "roi_align": "no kernel of RoIAlign was measured: priced as a gather of rows",
     "aggregate": "no sparse product was measured: priced as rows gathered and written back at the bandwidth of random access",
     "graph_attention": (
         "no kernel of graph attention was measured: priced as rows gathered and written back at the bandwidth of random access"

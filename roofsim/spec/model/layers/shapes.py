@@ -7,7 +7,7 @@ from typing import ClassVar
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.blocks import Extent, OfTokensBlock, extents
-from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, wants, widened
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
 
 
 class PatchesBlock(LayerBlock):
@@ -40,11 +40,25 @@ class TransposeBlock(LayerBlock):
         description="Of tokens that become maps: how many there are in each dimension; left out: one dimension.",
     )
 
+    like: str | None = Field(default=None, description="Kept maps (as) whose extents tokens get.")
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return the maps whose extents tokens get."""
+        return () if self.like is None else (("like", self.like),)
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse what is no map."""
+        del taken, sizes
+        for other in others.values():
+            wants(other, "maps", what="like")
+
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the other layout."""
         wants(taken, "tokens", "maps", what="transpose")
         if taken.layout == "maps":
             return Form("tokens", taken.width)
+        if self.like is not None:
+            return Form("maps", taken.width, 2)
         for one in self.extents or ():
             sizes.of(one, "extents")
         return Form("maps", taken.width, len(self.extents or (1,)))
@@ -87,6 +101,22 @@ class FoldBlock(OfTokensBlock):
         """Return fewer tokens, as much wider."""
         wants(taken, "tokens", what="fold")
         return widened(taken, taken.width * sizes.of(self.tokens, "tokens"))
+
+
+class UnfoldBlock(OfTokensBlock):
+    """Parts of the width of each token as tokens of their own."""
+
+    main: ClassVar[str] = "tokens"
+    splits_sequence: ClassVar[bool] = False
+
+    tokens: Amount = Field(description="How many each becomes.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return more tokens, as much narrower."""
+        wants(taken, "tokens", what="unfold")
+        count = sizes.of(self.tokens, "tokens")
+        divides(taken.width, count, "the width", "tokens")
+        return widened(taken, taken.width // count)
 
 
 class FlattenBlock(LayerBlock):

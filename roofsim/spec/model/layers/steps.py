@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers, shapes, streams
+from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
@@ -50,9 +50,10 @@ Word = Literal[
     "exp",
     "softmax",
     "scale",
+    "normalise",
 ]
 #: Keys of a step that are no block.
-_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace", "when", "carries")
+_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace", "when", "carries", "weights", "frozen")
 
 
 class Step(Strict):
@@ -65,10 +66,13 @@ class Step(Strict):
         default=None, alias="from", description="A kept result that it starts from, instead of the last one."
     )
     kept: str | None = Field(default=None, alias="as", description="A name for its result, for later steps.")
-    when: Literal["prompt"] | None = Field(
+    when: Literal["prompt", "training", "inference"] | None = Field(
         default=None,
-        description="prompt: it runs over prompts (and in training), and not for each token that is generated.",
+        description="prompt: it runs over prompts (and in training), and not for each token that is generated; training, "
+        "inference: layers aside that run in one of both only.",
     )
+    weights: str | None = Field(default=None, description="Steps with the same name here share their weights.")
+    frozen: bool = Field(default=False, description="Its weights are not trained.")
     # Several layers.
     repeat: Amount | None = Field(
         default=None, description="How often the layers of `layers` run, one after the other."
@@ -120,6 +124,7 @@ class Step(Strict):
     slice: shapes.SliceBlock | Amount | None = None
     flatten: shapes.FlattenBlock | None = None
     fold: shapes.FoldBlock | Amount | None = None
+    unfold: shapes.UnfoldBlock | Amount | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.PositionlessBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -139,6 +144,9 @@ class Step(Strict):
     scale_shift: streams.ScaleShiftBlock | None = None
     gate: streams.GateBlock | None = None
     joint_attention: streams.JointAttentionBlock | Amount | None = None
+    roi_align: regions.RegionsBlock | None = None
+    suppress: regions.SuppressBlock | Amount | None = None
+    attend: regions.AttendBlock | None = None
     rnn: mixers.RecurrentBlock | Amount | None = None
     gru: mixers.RecurrentBlock | Amount | None = None
     lstm: mixers.RecurrentBlock | Amount | None = None
@@ -146,7 +154,8 @@ class Step(Strict):
     graph_attention: graphs.GraphAttentionBlock | Amount | None = None
     logits: blocks.LogitsBlock | Amount | None = None
     classifier: blocks.ClassifierBlock | Amount | None = None
-    loss: blocks.LossBlock | Literal["mse", "cross_entropy"] | None = None
+    contrast: regions.ContrastBlock | str | None = None
+    loss: blocks.LossBlock | Literal["mse", "cross_entropy", "binary_cross_entropy"] | None = None
 
     @model_validator(mode="after")
     def _check_one_block(self) -> Self:
@@ -164,6 +173,8 @@ class Step(Strict):
         for key, owner in owners:
             if key in self.given and owner not in given:
                 raise ValueError(f"{key} goes with {owner}")
+        if self.when in ("training", "inference") and given != ["aside"]:
+            raise ValueError(f"when: {self.when} is for layers aside")
         if given == ["aside"] and self.kept is None:
             raise ValueError("aside needs a name for its result (as)")
         return self
@@ -215,6 +226,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "slice": shapes.SliceBlock,
     "flatten": shapes.FlattenBlock,
     "fold": shapes.FoldBlock,
+    "unfold": shapes.UnfoldBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.PositionlessBlock,
     "embedding": blocks.EmbeddingBlock,
@@ -234,6 +246,9 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "scale_shift": streams.ScaleShiftBlock,
     "gate": streams.GateBlock,
     "joint_attention": streams.JointAttentionBlock,
+    "roi_align": regions.RegionsBlock,
+    "suppress": regions.SuppressBlock,
+    "attend": regions.AttendBlock,
     "rnn": mixers.RecurrentBlock,
     "gru": mixers.RecurrentBlock,
     "lstm": mixers.RecurrentBlock,
@@ -241,6 +256,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "graph_attention": graphs.GraphAttentionBlock,
     "logits": blocks.LogitsBlock,
     "classifier": blocks.ClassifierBlock,
+    "contrast": regions.ContrastBlock,
     "loss": blocks.LossBlock,
 }
 

@@ -41,13 +41,15 @@ def every_block(items: Any) -> Iterator[tuple[str, LayerBlock]]:
 class Walk:
     """The check of a list: forms go from step to step, and what is wrong is noted with its path.
 
-    `taken` are the forms that enter repeats, in order: the first is that of the stack.
+    `entering` are the forms that enter repeats, in order: the first is that of the stack; `shared` those that enter layers with
+    shared weights.
     """
 
     sizes: Sizes
     wrong: list[Wrong] = field(default_factory=list)
     entering: list[Form] = field(default_factory=list)
     chain: bool = True
+    shared: dict[str, Form] = field(default_factory=dict)
 
     def steps(self, items: Any, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
         """Return what a list of layers hands on.
@@ -85,6 +87,9 @@ class Walk:
 
     def _step(self, step: Step, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
         kind = step.kind
+        if step.weights is not None and self.shared.setdefault(step.weights, form) != form:
+            first = self.shared[step.weights]
+            raise self._stop((*path, "weights"), f"cannot share weights: the first takes {first}, this one {form}", "")
         if kind in ("repeat", "layers"):
             return self._repeat(step, form, path, kept)
         if kind == "aside":
