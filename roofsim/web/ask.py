@@ -17,8 +17,11 @@ READ, CATALOG = "read", "catalog"
 PAGE: Final = "page"
 #: Everything that can be asked.
 VERBS: Final = (
-    "run", "compare", "fit", "memory", "serve", "sweep", "plan", "advise", "whatif", "need", "timeline", "explain", READ, CATALOG,
-)  # fmt: skip
+    *("run", "compare", "fit", "memory", "serve", "sweep"),
+    *("plan", "advise", "whatif", "need", "timeline", "explain"),
+    READ,
+    CATALOG,
+)
 
 
 def ask(verb: str, request: Any) -> dict[str, Any]:
