@@ -63,9 +63,10 @@ docs: $(VENV)/.test  ## write again what is generated: outputs of the examples i
 	$(BIN)/python -m tests.documents --write
 	$(BIN)/python -m tests.architecture.rooms --write
 
-site: $(VENV)/.run  ## build the documentation as a site in build/site; broken links are errors
-	$(BIN)/python -m pip install --quiet -e '.[docs]'
+site: $(VENV)/.run  ## build documentation and page as one site in build/site (WHEELS=DIR: compiled packages to serve with it)
+	$(BIN)/python -m pip install --quiet -e '.[docs,serve,web]'
 	$(BIN)/mkdocs build --strict --site-dir build/site
+	$(BIN)/python -m roofsim.web.bundle build/site/app --docs ../ --npm $(if $(WHEELS),--wheels $(WHEELS))
 
 coverage: $(VENV)/.test  ## measure which lines the tests run; less than the floor in pyproject.toml fails
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov=roofsim --cov-report=term:skip-covered

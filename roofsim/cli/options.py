@@ -141,8 +141,8 @@ def scenario_options(
         shared += [] if "cost" in own else [_costs()]  # `need` has a target of that name
         return [*shared, _settings()] if settings else shared
 
-    @functools.wraps(verb)
-    def wrapped(**given: Any) -> Any:
+    def own_arguments(given: dict[str, Any]) -> tuple[dict[str, Any], list[str], Path | None]:
+        """Return what the verb itself takes of what was given, the prices that were named, and the file of prices."""
         stated = [] if "price" in own else given.pop("price", None) or []
         file = given.pop("price_file", None)
         if job:
@@ -153,11 +153,16 @@ def scenario_options(
         chosen += [setting(text) for text in given.pop("settings", None) or []]
         chosen += costs_stated([] if "cost" in own else given.pop("cost", None) or [])
         chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if is_number(text)]
-        named = [text for text in stated if not is_number(text)]
-        if not named and file is None:
-            return verb(**given, overrides=chosen)
-        return _with_prices(named, file, lambda: verb(**given, overrides=chosen))
+        return {**given, "overrides": chosen}, [text for text in stated if not is_number(text)], file
 
+    @functools.wraps(verb)
+    def wrapped(**given: Any) -> Any:
+        arguments, named, file = own_arguments(given)
+        if not named and file is None:
+            return verb(**arguments)
+        return _with_prices(named, file, lambda: verb(**arguments))
+
+    wrapped.own_arguments = own_arguments  # type: ignore[attr-defined]
     wrapped.more_parameters = more_parameters  # type: ignore[attr-defined]
     return wrapped
 

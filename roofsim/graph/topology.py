@@ -6,15 +6,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import GraphError
+from roofsim.graph.cut import FlowNetwork
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import networkx as nx
+    from collections.abc import Iterable, Iterator
 
 Vertex = tuple[str, int]
 Edge = tuple[Vertex, Vertex, float]
+#: Vertex -> its neighbours, with the bandwidth of the links to them, one way of each of both ways.
+Neighbours = dict[Vertex, dict[Vertex, float]]
 
 #: NVLinks between the GPUs of a DGX-1V (nvidia-smi topo -m; arXiv 1903.04611, figure 1): two quads, six links a GPU.
 CUBE_MESH_6: Final = {
@@ -73,22 +74,26 @@ class NodeShape:
 
 @dataclass(frozen=True)
 class Topology:
-    """The graph of a node; ``bandwidth`` of an edge is one way, of each of both ways."""
+    """The graph of a node.
+
+    Attributes
+    ----------
+    neighbours
+        Of every vertex, with bandwidths in bytes per second, one way of each of both ways.
+    """
 
     shape: NodeShape
-    graph: nx.Graph[Vertex]
+    neighbours: Neighbours
 
     @cached_property
-    def _joined(self) -> nx.Graph[Vertex]:
+    def _joined(self) -> Neighbours:
         """GPUs and what their own links join, without hosts and NICs."""
-        return self.graph.subgraph([vertex for vertex in self.graph if vertex[0] in ("gpu", "switch")])
+        return _part(self.neighbours, [vertex for vertex in self.neighbours if vertex[0] in ("gpu", "switch")])
 
     def linked(self, ranks: int) -> bool:
         """Tell whether the first GPUs reach one another over their own links, without the host."""
-        import networkx as nx  # heavy: only where there are links to build
-
         first = _among(self._joined, ranks)
-        return len(first) > 0 and nx.is_connected(first)
+        return len(first) > 0 and _is_whole(first)
 
     def same_switch(self, ranks: int) -> bool:
         """Tell whether the first GPUs hang on one PCIe switch."""
@@ -105,15 +110,12 @@ class Topology:
         meshes that are built, rings over edge-disjoint cycles reach it (arXiv 1903.04611, section 2). GPUs that reach
         one another through the host only form one ring, which each passes with its host link.
         """
-        import networkx as nx  # heavy: only where there are links to build
-
         if not self.linked(ranks):
-            return float(min(self.graph.edges[edge]["bandwidth"] for edge in self._host_edges(ranks)))
+            return float(min(self.neighbours[one][other] for one, other in self._host_edges(ranks)))
         first = _among(self._joined, ranks)
         if any(vertex[0] == "switch" for vertex in first):
-            return float(min(data["bandwidth"] for *_, data in first.edges(data=True)))
-        others = [("gpu", rank) for rank in range(1, ranks)]
-        return float(min(nx.minimum_cut_value(first, ("gpu", 0), other, capacity="bandwidth") for other in others))
+            return float(min(min(links.values()) for links in first.values()))
+        return float(min(_cut(first, ("gpu", 0), ("gpu", rank)) for rank in range(1, ranks)))
 
     def _host_edges(self, ranks: int) -> Iterator[tuple[Vertex, Vertex]]:
         for rank in range(ranks):
@@ -130,22 +132,19 @@ class Topology:
         GraphError
             When GPUs cannot reach one another, or links do not sum to what the node states.
         """
-        import networkx as nx  # heavy: only where there are links to build
-
         shape = self.shape
-        if not nx.is_connected(self.graph):
+        if not _is_whole(self.neighbours):
             raise GraphError(f"{shape.kind} of {shape.gpus} GPUs is in pieces")
-        if any(data["bandwidth"] <= 0.0 for *_, data in self.graph.edges(data=True)):
+        if any(bandwidth <= 0.0 for links in self.neighbours.values() for bandwidth in links.values()):
             raise GraphError(f"{shape.kind} of {shape.gpus} GPUs has a link without bandwidth")
         if shape.kind not in HOST_ONLY:
             for rank in range(shape.gpus):
-                _expect(f"links of GPU {rank}", self._joined.degree(("gpu", rank), weight="bandwidth"), shape.link)
-        network = sum(data["bandwidth"] for *_, data in self.graph.edges(("network", 0), data=True))
-        _expect("NICs", network, shape.network)
+                _expect(f"links of GPU {rank}", sum(self._joined["gpu", rank].values()), shape.link)
+        _expect("NICs", sum(self.neighbours.get(("network", 0), {}).values()), shape.network)
 
     def counts(self) -> dict[str, int]:
         """Return how many GPUs, switches, hosts and NICs there are."""
-        kinds = [vertex[0] for vertex in self.graph]
+        kinds = [vertex[0] for vertex in self.neighbours]
         return {kind: kinds.count(kind) for kind in ("gpu", "switch", "host", "nic")}
 
 
@@ -157,13 +156,11 @@ def build(shape: NodeShape) -> Topology:
     GraphError
         For a kind of node that nobody described, or one that does not fit its numbers.
     """
-    import networkx as nx  # heavy: only where there are links to build
-
-    graph: nx.Graph[Vertex] = nx.Graph()
-    graph.add_nodes_from(("gpu", rank) for rank in range(shape.gpus))
-    for edges in (_gpu_edges(shape), _host_edges(shape), _network_edges(shape)):
-        graph.add_weighted_edges_from(edges, weight="bandwidth")
-    topology = Topology(shape, graph)
+    neighbours: Neighbours = {("gpu", rank): {} for rank in range(shape.gpus)}
+    for one, other, bandwidth in (*_gpu_edges(shape), *_host_edges(shape), *_network_edges(shape)):
+        neighbours.setdefault(one, {})[other] = bandwidth
+        neighbours.setdefault(other, {})[one] = bandwidth
+    topology = Topology(shape, neighbours)
     topology.verify()
     return topology
 
@@ -234,8 +231,40 @@ def _network_edges(shape: NodeShape) -> list[Edge]:
     return edges
 
 
-def _among(graph: nx.Graph[Vertex], ranks: int) -> nx.Graph[Vertex]:
-    return graph.subgraph([vertex for vertex in graph if vertex[0] != "gpu" or vertex[1] < ranks])
+def _part(neighbours: Neighbours, vertices: Iterable[Vertex]) -> Neighbours:
+    kept = dict.fromkeys(vertices)
+    return {one: {other: size for other, size in neighbours[one].items() if other in kept} for one in kept}
+
+
+def _among(neighbours: Neighbours, ranks: int) -> Neighbours:
+    return _part(neighbours, [vertex for vertex in neighbours if vertex[0] != "gpu" or vertex[1] < ranks])
+
+
+def _is_whole(neighbours: Neighbours) -> bool:
+    """Tell whether all vertices reach one another."""
+    waiting = [next(iter(neighbours))]
+    seen = set(waiting)
+    while waiting:
+        more = neighbours[waiting.pop()].keys() - seen
+        seen |= more
+        waiting += more
+    return len(seen) == len(neighbours)
+
+
+def _cut(neighbours: Neighbours, source: Vertex, sink: Vertex) -> float:
+    """Return the bandwidth of the smallest cut between two vertices."""
+    number = {vertex: index for index, vertex in enumerate(neighbours)}
+    network = FlowNetwork(len(number))
+    for one, links in neighbours.items():
+        for other, bandwidth in links.items():
+            network.connect(number[one], number[other], bandwidth)
+    behind = network.behind_the_cut(number[source], number[sink])
+    return sum(
+        bandwidth
+        for one, links in neighbours.items()
+        for other, bandwidth in links.items()
+        if not behind[number[one]] and behind[number[other]]
+    )
 
 
 def _expect(what: str, total: float, stated: float) -> None:

@@ -17,18 +17,8 @@ READ, CATALOG = "read", "catalog"
 PAGE: Final = "page"
 #: Everything that can be asked.
 VERBS: Final = (
-    "run",
-    "compare",
-    "fit",
-    "memory",
-    "serve",
-    "sweep",
-    "plan",
-    "advise",
-    "whatif",
-    "need",
-    "timeline",
-    "explain",
+    *("run", "compare", "fit", "memory", "serve", "sweep"),
+    *("plan", "advise", "whatif", "need", "timeline", "explain"),
     READ,
     CATALOG,
 )

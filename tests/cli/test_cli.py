@@ -262,7 +262,7 @@ def fresh(*arguments):
 def test_run_imports_nothing_heavy():
     loaded = fresh("run", *RESNET)
     assert "roofsim.evaluate" in loaded
-    assert "networkx" not in loaded  # a run on one card needs no links, and a graph no search
+    assert "networkx" not in loaded
     assert not loaded & {"scipy", "matplotlib", "pandas", "dask", "plotly", "IPython"}
 
 

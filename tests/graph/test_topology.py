@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import networkx as nx
 import pytest
 
 from roofsim.cost.links.fabric import shape_of
 from roofsim.errors import GraphError
-from roofsim.graph.topology import NodeShape, build
+from roofsim.graph.topology import NodeShape, Topology, build
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
@@ -60,6 +62,23 @@ def test_rings_find_what_the_links_allow(system, ranks, rate):
     assert build(shape(system)).ring_bandwidth(ranks) == pytest.approx(rate * GB)
 
 
+@pytest.mark.parametrize("system", catalog.names("system"))
+def test_rings_are_the_smallest_cuts_that_networkx_finds(system):
+    node = build(shape(system))
+    graph: Any = nx.Graph()
+    for one, neighbours in node.neighbours.items():
+        graph.add_weighted_edges_from([(one, other, size) for other, size in neighbours.items()], weight="capacity")
+    gpus = [("gpu", rank) for rank in range(node.shape.gpus)]
+    assert nx.is_connected(graph)
+    links = graph.subgraph([vertex for vertex in graph if vertex[0] in ("gpu", "switch")])
+    for ranks in {2, 3, len(gpus)} & set(range(2, len(gpus) + 1)):
+        first = links.subgraph([vertex for vertex in links if vertex[0] != "gpu" or vertex[1] < ranks])
+        assert node.linked(ranks) == nx.is_connected(first)
+        if node.linked(ranks):
+            cuts = [nx.minimum_cut_value(first, gpus[0], other) for other in gpus[1:ranks]]
+            assert node.ring_bandwidth(ranks) == pytest.approx(min(cuts), rel=1e-12)
+
+
 def test_bridges_join_pairs_only():
     node = build(shape("workstation-4x-rtx3090"))
     assert [node.linked(ranks) for ranks in (2, 3, 4)] == [True, False, False]
@@ -88,6 +107,6 @@ def test_what_does_not_fit_is_refused(change, words):
 
 def test_verify_notices_changed_links():
     node = build(NODE)
-    node.graph.edges[("gpu", 3), ("switch", 0)]["bandwidth"] = GB
+    thinner = node.neighbours | {("gpu", 3): node.neighbours["gpu", 3] | {("switch", 0): GB}}
     with pytest.raises(GraphError, match="GPU 3"):
-        node.verify()
+        Topology(node.shape, thinner).verify()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.cut import FlowNetwork
 from roofsim.graph.ops import Dropout, Fused, Matmul, Normalization, Pool, Softmax
 from roofsim.graph.tensor import BF16, FP8, FP32, INT8
 from roofsim.lower.call import Call
@@ -21,7 +22,6 @@ from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FusePointwise
 from roofsim.passes.manager import run_passes
 from roofsim.passes.partition import Partition
-from roofsim.passes.partition.cut import FlowNetwork
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim_evidence.exactness.oracle import model

@@ -9,7 +9,7 @@ import heapq
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from roofsim.passes.partition.cut import FlowNetwork
+from roofsim.graph.cut import FlowNetwork
 
 if TYPE_CHECKING:
     from roofsim.passes.partition.joint import Joint, Value

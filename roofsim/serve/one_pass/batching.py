@@ -8,10 +8,10 @@ Bailey 1954 treats the case of equal times), and latencies are read off it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import gammaln
 
 from roofsim.records import dataclass, replace
 from roofsim.serve.one_pass.copies import Copies
@@ -154,7 +154,8 @@ class Batcher(Copies):
             deviation = np.maximum(np.sqrt(means / lump), 0.5)
             chances = -0.5 * np.square((numbers - means) / deviation)
         else:
-            chances = numbers * np.log(means) - means - gammaln(numbers + 1.0)
+            factorials = np.array([math.lgamma(number + 1.0) for number in range(count)])
+            chances = numbers * np.log(means) - means - factorials
         chances = np.exp(chances - chances.max(axis=1, keepdims=True))
         return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 

@@ -12,6 +12,7 @@ import yaml
 from roofsim.errors import Place, Problem, SpecError, shortened
 from roofsim.output import may_read
 from roofsim.records import dataclass, field, replace
+from roofsim.spec.reading.parsed import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -157,7 +158,9 @@ def read_yaml(path: Path) -> Document:
         For a file that cannot be read, is too large, empty, not UTF-8, not YAML, has duplicate keys, foreign tags,
         cycles, several documents, or aliases that multiply beyond reason.
     """
-    return parse_yaml(read_text(path), str(path))
+    text = read_text(path)
+    known = parsed(path, text)
+    return parse_yaml(text, str(path)) if known is None else Document(known[0], str(path), known[1])
 
 
 #: Files of the catalog that were read, each with the time and size of what was read.
