@@ -337,7 +337,13 @@ def test_an_opset_of_the_future_is_refused_by_number(tmp_path):
         roofsim.run(product(tmp_path, opset=999), gpu="h100")
 
 
-@pytest.mark.parametrize("sizes", [[-5, 16], [10**15, 16], [0, 16]])
+@pytest.mark.parametrize("sizes", [[-1, 16], ["?", 16], ["p2o.Dynamic.0", 16], ["batch*2", 16]])
+def test_open_sizes_without_a_plain_name_are_open(tmp_path, sizes):
+    graph = graph_of(product(tmp_path, sizes), batch=6)
+    assert [op.m for op in graph if isinstance(op, Matmul)] == [12.0 if "*" in str(sizes[0]) else 6.0]
+
+
+@pytest.mark.parametrize("sizes", [[10**15, 16], [0, 16]])
 def test_impossible_sizes_are_refused(tmp_path, sizes):
     with pytest.raises(SpecError):
         roofsim.run(product(tmp_path, sizes), gpu="h100", batch=1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.exported.dims import Dim, ProgramInput, size_at
+from roofsim.importers.exported.expressions import names_in
 from roofsim.importers.exported.onnx.contrib import shapes_of
 from roofsim.importers.exported.onnx.nodes import GRAPH, OWN, module_of
 from roofsim.importers.exported.onnx.values import MOST_FOLDED, TYPES, OnnxValue, folded, of_initializer
@@ -43,15 +45,20 @@ def inputs_of(graph: Any) -> list[ProgramInput]:
 
 def shape_of(info: Any) -> tuple[Dim, ...]:
     """Return the sizes that a graph states of an input or value."""
-    dims = info.type.tensor_type.shape.dim
     return tuple(
-        dim.dim_param
-        if dim.HasField("dim_param") and dim.dim_param
-        else int(dim.dim_value)
-        if dim.HasField("dim_value")
-        else f"{info.name}_{axis}"
-        for axis, dim in enumerate(dims)
+        int(dim.dim_value)
+        if dim.HasField("dim_value") and dim.dim_value >= 0
+        else _open_name(dim.dim_param, f"{info.name}_{axis}")
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
     )
+
+
+def _open_name(given: str, instead: str) -> str:
+    """Return the name of an open size, or its expression; one that `--set` could not say is changed, one of signs replaced."""
+    if given and given not in names_in(given):
+        return given
+    name = re.sub(r"\W", "_", given if any(each.isalnum() for each in given) else instead)
+    return name if name.isidentifier() else f"size_{name}"
 
 
 @dataclass(eq=False)
