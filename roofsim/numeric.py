@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
-from roofsim.traced.points import noted
+from roofsim.traced.points import noted, trace_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -269,6 +269,8 @@ def on_distinct(function: Callable[..., Array], numbers: Sequence[Any]) -> Array
     >>> squares[[0, -1]].tolist(), squares.size, seen
     ([40.0, 90.0], 512, [2])
     """
+    if trace_in(numbers) is not None:
+        return cast("Array", noted(function)(*numbers))
     points = max((np.shape(each)[-1] for each in numbers if np.ndim(each)), default=1)
     varying = [at for at, each in enumerate(numbers) if np.ndim(each) and np.shape(each)[-1] == points]
     alike = _alike_points([np.asarray(numbers[at]).reshape(-1, points) for at in varying]) if points >= _MANY else None
