@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.printed import Table, flattened
+from roofsim.analyze.printed import Drawn, Table, flattened
 from roofsim.api import answer, resolve
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
@@ -160,7 +160,7 @@ def graph_of(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MemoryLedger(Table):
+class MemoryLedger(Table, Drawn):
     """What takes memory at the peak: one row per component; `to_dict` has the whole ledger."""
 
     evaluation: Evaluation
@@ -324,7 +324,7 @@ def explain(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CollectivesView(Table):
+class CollectivesView(Table, Drawn):
     """Time and bandwidth of a collective: one row per size and number of ranks."""
 
     def to_rows(self) -> list[dict[str, Any]]:

@@ -30,6 +30,11 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "architecture": Architecture,
     "capture": Capture,
 }
+#: Kinds of files that have a schema.
+SCHEMA_KINDS: Final = (*SCHEMAS, "model")
+#: Bounds as `pydantic` names them -> as JSON Schema does.
+_BOUNDS: Final = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 #: What physical constants are shown as, and what all files of constants are.
 PHYSICS: Final = "physics"
 CONSTANTS: Final = "constants"
@@ -135,15 +140,41 @@ def json_schema(what: str) -> dict[str, Any]:
     UnknownNameError
         For a kind that has none.
     """
+    if what not in SCHEMA_KINDS:
+        raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, SCHEMA_KINDS)))
+    schema: dict[str, Any] = _with_bounds(_schema_of(what))
+    return {"$schema": _DIALECT, "$id": f"urn:roofsim:schema:{what}", **schema}
+
+
+def _with_bounds(schema: Any) -> Any:
+    """Return a schema with the bounds of numbers as JSON Schema names them; behind a reader `pydantic` leaves its own names."""
+    if isinstance(schema, list):
+        return [_with_bounds(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    is_number = schema.get("type") in ("integer", "number")
+    return {_BOUNDS.get(name, name) if is_number else name: _with_bounds(value) for name, value in schema.items()}
+
+
+def _schema_of(what: str) -> dict[str, Any]:
     if what == "model":
-        families = [family_schema(name).model_json_schema() for name in all_families()]
-        return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
-    if what not in SCHEMAS:
-        raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))
+        return _model_schema()
     if what == "engine":
         return engine_schema()
     schema = SCHEMAS[what].model_json_schema()
     return with_engine_facts(schema) if what == "scenario" else schema
+
+
+def _model_schema() -> dict[str, Any]:
+    """Return the schema of a model: an alternative per family, with the definitions of all where their references point to."""
+    definitions: dict[str, Any] = {}
+    families = []
+    for name in all_families():
+        schema = dict(family_schema(name).model_json_schema())
+        definitions |= schema.pop("$defs", {})
+        definitions[schema["title"]] = schema | {"required": ["family", *schema.get("required", ())]}
+        families.append({"$ref": f"#/$defs/{schema['title']}"})
+    return {"title": "Model", "description": "One alternative per family.", "oneOf": families, "$defs": definitions}
 
 
 def price_rows() -> list[dict[str, Any]]:

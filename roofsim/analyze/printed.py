@@ -1,4 +1,4 @@
-"""Answers that print: ``print(answer)`` is the text of the command line, ``repr`` one line, a notebook shows a table."""
+"""Answers that print: ``print(answer)`` is the text of the command line, ``repr`` one line, a notebook shows the report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The module that knows how answers look. Named, not imported: reports stand above analyses.
+#: The modules that know how answers look. Named, not imported: reports stand above analyses.
 _REPORT: Final = "roofsim.report.printed"
+_NOTEBOOK: Final = "roofsim.report.notebook"
 
 
 class Printed:
@@ -24,11 +25,47 @@ class Printed:
         return str(_report().line_of(self))
 
     def _repr_html_(self) -> str:
-        return str(_report().html_of(self))
+        return str(_notebook().html_of(self))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle: dict[str, str] = _notebook().bundle_of(self, include, exclude)
+        return bundle
+
+
+class Drawn(Printed):
+    """What a verb of the command line prints, and draws with ``--plot``."""
+
+    def plot(self, *, dark: bool = False, **options: Any) -> Any:
+        """Return the picture of ``--plot`` as a `matplotlib.figure.Figure`.
+
+        A notebook shows it, and it is written as any figure is. The state of `matplotlib.pyplot` stays as it is.
+
+        Parameters
+        ----------
+        dark
+            Draw on a dark background.
+        options
+            Of a sweep ``figures``: which figures of the result to draw, ``["step_time", "memory.peak"]``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Axes are in SI units with prefixes, and say so.
+
+        Raises
+        ------
+        SpecError
+            For a result of many points at once, and for a picture that could not be read.
+        """
+        return _notebook().figure_of(self, dark=dark, **options)
 
 
 def _report() -> Any:
     return importlib.import_module(_REPORT)
+
+
+def _notebook() -> Any:
+    return importlib.import_module(_NOTEBOOK)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

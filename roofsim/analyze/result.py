@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.analyze.verdicts import chance_below, room_verdict
 from roofsim.records import dataclass, field
 
@@ -62,7 +62,7 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Result(Printed):
+class Result(Drawn):
     """The answer to a scenario. Figures are floats and texts, or arrays with one element per point of a sweep."""
 
     scenario: dict[str, Any]

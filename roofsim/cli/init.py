@@ -13,11 +13,16 @@ Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
 Layers = Annotated[bool, Option("--layers", help="Write a model, layer by layer, instead of a scenario.")]
 
 
+#: Folder beside the file with the schema that editors complete it from.
+SCHEMAS = ".roofsim"
+
+
 def init(*, file: File = Path("gpt.yaml"), layers: Layers = False, force: Force = False) -> None:
     """Write a commented scenario that runs as it is, or a model: a start for a file of your own."""
     from roofsim.cli.request import checked_path, write_text
     from roofsim.errors import Problem, SpecError
     from roofsim.output import save_text
+    from roofsim.report.schema_files import write_schemas
 
     path = checked_path(file, ".yaml", ".yml")
     assert path is not None
@@ -25,14 +30,17 @@ def init(*, file: File = Path("gpt.yaml"), layers: Layers = False, force: Force 
         hint = "It is a folder; name a file." if path.is_dir() else "--force replaces it; or name another file."
         raise SpecError(Problem(f"cannot write {path}: it exists already", hint=hint))
     save_text(path, template(str(path), layers=layers))
-    write_text(f"Wrote {path}. `roofsim run {path}` answers it.")
+    (schema,) = write_schemas(path.parent / SCHEMAS, ("model" if layers else "scenario",))
+    write_text(f"Wrote {path}. `roofsim run {path}` answers it.\nEditors complete it from {schema}.")
 
 
 def template(file: str, *, layers: bool = False) -> str:
-    """Return the text of the file, which names itself in its examples."""
+    """Return the text of the file, which names itself in its examples, and its schema in the words of two kinds of editors."""
     from importlib.resources import files
+
+    from roofsim.report.schema_files import schema_file
 
     text = (files("roofsim.cli") / "templates" / ("layers.yaml" if layers else "scenario.yaml")).read_text(
         encoding="utf-8"
     )
-    return text.replace("FILE", file)
+    return text.replace("FILE", file).replace("SCHEMA", f"{SCHEMAS}/{schema_file('model' if layers else 'scenario')}")

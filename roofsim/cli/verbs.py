@@ -239,8 +239,8 @@ VERBS: Final = {
     ),
     "schema": Verb(
         "roofsim.cli.schema:schema",
-        "Print the JSON Schema of a file, for editors to complete and check it.",
-        ("roofsim schema scenario", "roofsim schema gpu", "roofsim schema model > model.schema.json"),
+        "Print the JSON Schema of a file, for editors to complete and check it, or write those of all kinds of files.",
+        ("roofsim schema scenario", "roofsim schema gpu", "roofsim schema --write schemas"),
     ),
     "validate": Verb(
         "roofsim.cli.validate:validate",

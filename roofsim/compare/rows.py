@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.printed import Drawn, flattened
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Comparison(Printed):
+class Comparison(Drawn):
     """The answer of `roofsim.compare`: rows in the order asked for, and who wins.
 
     Attributes

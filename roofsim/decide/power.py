@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.analyze.watts import average_watts, drawn_watts, unheld_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
@@ -64,7 +64,7 @@ class AtLimit:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PowerCurve(Printed):
+class PowerCurve(Drawn):
     """The answer of `roofsim.power`: a row for each limit, the highest first."""
 
     gpu: str

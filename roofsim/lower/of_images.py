@@ -11,6 +11,7 @@ from roofsim.points import anywhere
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
+    from roofsim.numeric import Real
     from roofsim.spec.resolve import Resolved
 
 
@@ -27,17 +28,21 @@ def lowered(resolved: Resolved, call: Call) -> OpGraph:
 
 def with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
     """Return a graph; raises as `lowered` does."""
-    size = resolved.workload.image_size
-    if size is not None:
+    size, extents = resolved.workload.image_size, resolved.model.traits().image_extents
+    if size is not None or extents:
         for op in graph:
             for tensor in op.outputs:
                 if any(anywhere((length < 1.0) | (length % 1.0 != 0.0)) for length in tensor.shape):
                     raise SpecError(
                         Problem(
-                            f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
-                            path="workload.image_size",
+                            f"{resolved.model.name} does not take {_shown(size)}: {op.name} would make {tensor}",
+                            path="model.sizes" if size is None else "workload.image_size",
                             hint="Its usual size, or a multiple of what its stages divide by, fits.",
                             code="image-size",
                         )
                     )
     return graph
+
+
+def _shown(size: Real | None) -> str:
+    return "images of these sides" if size is None else f"images of {size:g} pixels"

@@ -47,8 +47,8 @@ def print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw time and bus bandwidth against message size, one line a number of ranks."""
+def draw_collectives(rows: list[dict[str, Any]], path: Path | None = None) -> Any:
+    """Return the picture of time and bus bandwidth against message size, one line a number of ranks."""
     figure = new_figure(13.0, 6.0)
     left, right = figure.subplots(1, 2)
     left.set_yscale("log")
@@ -60,7 +60,7 @@ def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
     left.add_artist(bounds)
     left.legend(title="ranks", loc="upper left", fontsize=SMALL)
     figure.suptitle(f"{rows[0]['op']} on {rows[0]['system']}", fontsize=LARGE)
-    save_figure(figure, path, repeatable=True)
+    return save_figure(figure, path, repeatable=True)
 
 
 def _lines(axes: Axes, rows: list[dict[str, Any]], value: str, title: str, text: Callable[[float], str]) -> None:

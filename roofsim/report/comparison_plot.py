@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,8 +26,8 @@ FEWEST_PRICES: Final = 3
 _ROWS: Final = 6
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> None:
-    """Draw the rows that run; those that cannot stand among the bars by name. What-ifs are rows of their own."""
+def draw_comparison(comparison: Comparison, path: Path | None = None) -> Any:
+    """Return the picture of the rows that run; those that cannot stand among the bars by name. What-ifs are rows of their own."""
     rows = list(comparison)
     runs = [row for row in rows if row.runs]
     sold = len({row.card.gpu for row in runs if _price(row) is not None}) >= FEWEST_PRICES
@@ -42,7 +42,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
         _prices(figure.add_subplot(grid[1, 2]), runs)
     scenario = comparison.results[0].scenario
     figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=LARGE)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
 def _memory_bars(axes: Axes, rows: list[Row]) -> None:

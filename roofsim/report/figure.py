@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import shortened
@@ -69,17 +70,30 @@ def halo() -> list[Any]:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of that many inches, which needs no display."""
-    import matplotlib as mpl
+    """Return an empty figure of that many inches, which needs no display and leaves the library's own state alone."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    mpl.use("Agg")
+    figure = _figure_class()(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@cache
+def _figure_class() -> type[Any]:
+    """Return the class of our figures: the library's, which notebooks also show where nobody imported its `pyplot`."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    class NotebookFigure(Figure):
+        """A figure that a notebook shows."""
+
+        def _repr_png_(self) -> bytes:
+            return _drawn(self, "png", DPI)
+
+    return NotebookFigure
 
 
-def save_figure(figure: Any, path: Path, *, dpi: int = DPI, repeatable: bool = False) -> None:
-    """Write a figure to a file whose ending says the format.
+def save_figure(figure: Any, path: Path | None, *, dpi: int = DPI, repeatable: bool = False) -> Any:
+    """Write a figure to a file whose ending says the format, and return it; without a file it is only drawn.
 
     Parameters
     ----------
@@ -91,15 +105,31 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI, repeatable: bool = F
     OutputError
         When it cannot be written; a file that was there is as it was.
     """
+    _as_text(figure)
+    if path is None:
+        with _no_complaints():
+            figure.canvas.draw()  # now, in the colours that are set while it is drawn
+        return figure
     kind = path.suffix.lower().removeprefix(".")
     about = {"Software": None} if repeatable and kind == "png" else None
-    _as_text(figure)
+    save_bytes(path, _drawn(figure, kind, dpi, about))
+    return figure
+
+
+def _drawn(figure: Any, kind: str, dpi: int, about: dict[str, Any] | None = None) -> bytes:
+    """Return a figure as a file of some format."""
     drawn = io.BytesIO()
+    with _no_complaints():
+        figure.savefig(drawn, format=kind, dpi=dpi, metadata=about)
+    return drawn.getvalue()
+
+
+@contextmanager
+def _no_complaints() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for a sign that the font lacks
         warnings.filterwarnings("ignore", message="constrained_layout not applied")  # labels as wide as the picture
-        figure.savefig(drawn, format=kind, dpi=dpi, metadata=about)
-    save_bytes(path, drawn.getvalue())
+        yield
 
 
 def _as_text(figure: Any) -> None:

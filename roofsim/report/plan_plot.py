@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.report import words
 from roofsim.report.figure import NORMAL, SMALL, ink, new_figure, save_figure
@@ -23,8 +23,8 @@ _SIGNS: Final = "osD^v<>PX"
 _WIDEST: Final = 58
 
 
-def draw_plan(plan: Plan, path: Path) -> None:
-    """Draw the front (time, memory, GPUs, cards), and the steps of the best layouts, to a file."""
+def draw_plan(plan: Plan, path: Path | None = None) -> Any:
+    """Return the picture of the front (time, memory, GPUs, cards) and of the steps of the best layouts."""
     several = len({one.gpus for one in plan.front}) > 1
     figure = new_figure(13.0, 8.5)
     grid = figure.add_gridspec(2, 2 if several else 1, height_ratios=(1.2, 1.0))
@@ -35,7 +35,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
             _time_over_gpus(figure.add_subplot(grid[0, 1]), members)
         _best(figure.add_subplot(grid[1, :]), plan.top)
     figure.suptitle(headline(plan), fontsize=NORMAL)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
 def _memory_over_time(axes: Axes, front: tuple[Planned, ...], top: tuple[Planned, ...]) -> None:

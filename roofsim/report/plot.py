@@ -34,8 +34,8 @@ _STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name)
 NARROWEST: Final = 0.07
 
 
-def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
-    """Draw one run: roofline, where time goes, memory over the step."""
+def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path | None = None) -> Any:
+    """Return the picture of one run (roofline, where time goes, memory over the step), written to a file where one is named."""
     figure = new_figure(13.0, 9.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
     evaluation, result = pairs[0]
@@ -45,11 +45,11 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
     _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name, columns=3)
     figure.suptitle(words.headline(result), fontsize=LARGE)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
-def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
-    """Draw what is alive over the step, stacked by category, with the peak marked; each kind of pipeline stage apart."""
+def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path | None = None) -> Any:
+    """Return the picture of what is alive over a step, stacked by category, with the peak marked; each kind of stage apart."""
     stages = _curves(evaluation)
     figure = new_figure(12.0, 1.5 + 4.0 * len(stages))
     for place, (name, curve) in enumerate(stages):
@@ -58,7 +58,7 @@ def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
     if len(stages) > 1:
         _shared_legend(figure)
     figure.suptitle(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", fontsize=LARGE)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
 def _shared_legend(figure: Any) -> None:

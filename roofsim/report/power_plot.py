@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofsim.report.figure import new_figure, save_figure
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from roofsim.decide.power import PowerCurve
 
 
-def draw_power(curve: PowerCurve, path: Path) -> None:
-    """Draw a curve to a file: speed on the left, work per joule on the right, both over watts."""
+def draw_power(curve: PowerCurve, path: Path | None = None) -> Any:
+    """Return the picture of a curve: speed on the left, work per joule on the right, both over watts."""
     figure = new_figure(10.0, 4.0)
     left, right = figure.subplots(1, 2)
     watts = [one.limit for one in curve.rows]
@@ -27,4 +27,4 @@ def draw_power(curve: PowerCurve, path: Path) -> None:
         axes.set_xlabel("power limit of each GPU, W")
         axes.set_ylim(bottom=0.0)
     figure.suptitle(f"{curve.gpus} x {curve.gpu}", fontsize=11)
-    save_figure(figure, path)
+    return save_figure(figure, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofsim.report import words
 from roofsim.report.figure import LARGE, NORMAL, SMALL, ink, new_figure, save_figure
@@ -16,18 +16,15 @@ if TYPE_CHECKING:
     from roofsim.serve.served import Served
 
 
-def draw(served: Served | ServedPasses, path: Path) -> None:
-    """Draw an answer of either kind of server to a file."""
+def draw(served: Served | ServedPasses, path: Path | None = None) -> Any:
+    """Return the picture of either kind of server, written to a file where one is named."""
     from roofsim.serve.served import Served
 
-    if isinstance(served, Served):
-        draw_served(served, path)
-    else:
-        draw_passes(served, path)
+    return draw_served(served, path) if isinstance(served, Served) else draw_passes(served, path)
 
 
-def draw_passes(served: ServedPasses, path: Path) -> None:
-    """Draw what batches of a network of one pass take and bring to a file."""
+def draw_passes(served: ServedPasses, path: Path | None = None) -> Any:
+    """Return the picture of what batches of a network of one pass take and bring."""
     figure, plan = new_figure(11.0, 4.4), served.plan
     if plan.fits:
         rows = served.rows()
@@ -49,11 +46,11 @@ def draw_passes(served: ServedPasses, path: Path) -> None:
         f"{resolved.model.name}, {resolved.precision.name}, {resolved.engine.name} on {plan.gpus} x {resolved.gpu.name}"
     )
     figure.suptitle(title, fontsize=NORMAL)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
-def draw_served(served: Served, path: Path) -> None:
-    """Draw one answer to a file."""
+def draw_served(served: Served, path: Path | None = None) -> Any:
+    """Return the picture of one answer."""
     figure = new_figure(11.0, 4.4)
     if served.curve:
         left, right = figure.subplots(1, 2)
@@ -67,7 +64,7 @@ def draw_served(served: Served, path: Path) -> None:
         f"{plan.resolved.gpu.name}; {plan.prompt:.0f} + {plan.output:.0f} tokens",
         fontsize=NORMAL,
     )
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
 def _frontier(axes: Axes, served: Served) -> None:

@@ -44,8 +44,8 @@ _MOST_WRITTEN: Final = 48
 _MOST_TICKS: Final = 10
 
 
-def draw_sweep(swept: SweepTable, path: Path, *, figures: Sequence[str] = ()) -> None:
-    """Draw figures of a sweep to a file.
+def draw_sweep(swept: SweepTable, path: Path | None = None, *, figures: Sequence[str] = ()) -> Any:
+    """Return the picture of figures of a sweep, written to a file where one is named.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def draw_sweep(swept: SweepTable, path: Path, *, figures: Sequence[str] = ()) ->
                 _lines(axes, swept, key, array, scales, across, rest)
             else:
                 _bars(axes, swept, key, array, scales, across, rest)
-    save_figure(figure, path, repeatable=True)
+    return save_figure(figure, path, repeatable=True)
 
 
 def _numbers(swept: SweepTable, key: str) -> NDArray[np.float64]:

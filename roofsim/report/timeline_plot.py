@@ -27,8 +27,8 @@ MOST_OUTLINED: Final = 100
 WIDTH = 15.0
 
 
-def draw_timeline(timeline: Timeline, path: Path) -> None:
-    """Draw a timeline to a file."""
+def draw_timeline(timeline: Timeline, path: Path | None = None) -> Any:
+    """Return the picture of a timeline, written to a file where one is named."""
     piped = len(timeline.lanes) > 1
     panels = _panels(timeline) if piped else [("", 0.0, _end(timeline))]
     rows = len(timeline.lanes) if piped else len({span.stream for span in timeline.spans})
@@ -41,7 +41,7 @@ def draw_timeline(timeline: Timeline, path: Path) -> None:
     figure.axes[-1].set_xlabel("time since the start of the step")
     _legend(figure, timeline)
     figure.suptitle(_headline(timeline), fontsize=LARGE)
-    save_figure(figure, path)
+    return save_figure(figure, path)
 
 
 def _headline(timeline: Timeline) -> str:

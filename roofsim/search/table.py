@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
@@ -130,7 +130,7 @@ class Refusals:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SweepTable(Printed):
+class SweepTable(Drawn):
     """The answers of a sweep; ``table["step_time"]`` is an array with one dimension per axis.
 
     Attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, cost
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.records import dataclass
 from roofsim.serve.ranges import error_of, first_token_range, rate_range, token_range
 from roofsim.serve.sizing import broken
@@ -33,7 +33,7 @@ PERCENTS: Final = (50.0, 90.0, 99.0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Served(Printed):
+class Served(Drawn):
     """The answer. Rates are those of the whole server.
 
     Attributes

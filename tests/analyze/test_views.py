@@ -64,14 +64,14 @@ def test_print_is_the_text_of_the_command_line(cli, capsys, name):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_repr_is_one_line_and_a_notebook_shows_a_table(name):
+def test_repr_is_one_line_and_a_notebook_shows_the_report(name):
     answer: Any = ANSWERS[name][0]()
     assert "\n" not in repr(answer)
     assert len(repr(answer)) < 240
     assert repr(answer).startswith(f"<{type(answer).__name__}: ")
     html = answer._repr_html_()
-    assert html.startswith("<table>")
-    assert html.count("<tr>") > 1
+    assert html.startswith('<div class="roofsim-answer">')
+    assert html.count("<tr>") + html.count("<dt>") > 1
     json.dumps(answer.to_dict(), allow_nan=False)
 
 

@@ -141,7 +141,7 @@ def test_rate_bound_and_plain_data():
     assert again.verdict == "tight"
     assert "requests/s" in str(served)
     assert "latency" in repr(served)
-    assert "<table>" in served._repr_html_()
+    assert "roofsim serve" in served._repr_html_()
 
 
 def test_replicas_share_the_load():

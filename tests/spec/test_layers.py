@@ -11,7 +11,7 @@ from roofsim.errors import SpecError
 from roofsim.lower.listed.table import BUILDERS
 from roofsim.spec.model.layers.amounts import all_sizes, worked_out
 from roofsim.spec.model.layers.blocks import Activation
-from roofsim.spec.model.layers.steps import BLOCKS, Step, Word
+from roofsim.spec.model.layers.steps import BLOCKS, COMPOSED, TAKING, Step, Word
 from roofsim.spec.model.read import read_model
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.reading.source import parse_yaml
@@ -124,8 +124,8 @@ def test_sizes_are_worked_out_of_each_other_in_any_order():
 
 
 def test_every_block_has_a_schema_and_a_builder():
-    fields = set(Step.model_fields) - {"repeat", "layers", "residual", "branches", "add", "multiply", "concat"}
-    beside = {"name", "source", "kept", "when", "shortcut", "merge", "inplace"}
+    fields = set(Step.model_fields) - {*COMPOSED, *TAKING}
+    beside = {"name", "source", "kept", "when", "shortcut", "merge", "inplace", "carries"}
     assert fields - beside == set(BLOCKS) == set(BUILDERS)
     assert set(get_args(Word)) <= {*BLOCKS, *get_args(Activation)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Beside:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Timeline(Printed):
+class Timeline(Drawn):
     """A step, or one pass of inference.
 
     Attributes

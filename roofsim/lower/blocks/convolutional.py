@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from roofsim.graph.component import Purpose
@@ -10,7 +11,7 @@ from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.shares import one
-from roofsim.numeric import Real, floor, product
+from roofsim.numeric import Real, floor, maximum, product
 from roofsim.records import dataclass
 
 #: Activations whose gradient is computed from the input, also where they run in place.
@@ -33,7 +34,7 @@ class VisionLayers(Layers):
         kernel: Real | tuple[Real, ...],
         leaf: str,
         *,
-        stride: Real = 1.0,
+        stride: Real | tuple[Real, ...] = 1.0,
         padding: Real | tuple[Real, ...] | None = None,
         dilation: Real = 1.0,
         groups: Real = 1.0,
@@ -50,16 +51,18 @@ class VisionLayers(Layers):
             pads: tuple[Real, ...] = tuple(dilation * (k - 1.0) / 2.0 for k in kernels)
         else:
             pads = padding if isinstance(padding, tuple) else tuple(padding for _ in in_size)
+        strides = stride if isinstance(stride, tuple) else tuple(stride for _ in in_size)
         if same_padding:
-            out_size = tuple(floor((size - 1.0) / stride) + 1.0 for size in in_size)
+            out_size = tuple(floor((size - 1.0) / step) + 1.0 for size, step in zip(in_size, strides, strict=True))
         else:
             out_size = tuple(
-                floor((size + 2.0 * pad - dilation * (k - 1.0) - 1.0) / stride) + 1.0
-                for size, pad, k in zip(in_size, pads, kernels, strict=True)
+                floor((size + 2.0 * pad - dilation * (k - 1.0) - 1.0) / step) + 1.0
+                for size, pad, k, step in zip(in_size, pads, kernels, strides, strict=True)
             )
         with self.b.scope(leaf):
             weights = self.kernel_weights(out_channels, x.shape[1] / groups, kernels, bias=bias)
-            return self.convolve(x, weights, out_size, stride=stride, groups=groups)
+            longest = reduce(maximum, strides)
+            return self.convolve(x, weights, out_size, stride=longest, groups=groups)
 
     def kernel_weights(
         self, out_channels: Real, in_channels: Real, kernels: tuple[Real, ...], *, bias: bool

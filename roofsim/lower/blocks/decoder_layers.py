@@ -225,7 +225,7 @@ class DecoderLayers:
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
             for part, count in zip(flat, counts, strict=True)
         )
-        if model.query_key_norm == "head":
+        if model.query_key_norm in ("head", "head_layer"):
             q, k = self._normed(q, k)
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
@@ -260,6 +260,8 @@ class DecoderLayers:
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         layers, form = self.layers, self.model.normalization_weight
+        if self.model.query_key_norm == "head_layer":
+            return layers.layer_norm(q, "query_norm"), layers.layer_norm(k, "key_norm")
         return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
     def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:

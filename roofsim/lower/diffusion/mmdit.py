@@ -70,7 +70,7 @@ class JointDit:
         vector = self._condition(image)
         words = b.input("text", self.call.batch, model.text_length, model.joint_attention_dim)
         text = layers.linear(words, model.hidden_size, "text", bias=True)
-        tables = self._rotary_tables(patches.tokens + model.text_length) if self.rotary else None
+        tables = self.rotary_tables(patches.tokens + model.text_length) if self.rotary else None
         image, text = self._double_blocks(image, text, vector, tables)
         if model.num_single_layers:
             image = self._single_blocks(image, text, vector, tables)
@@ -94,7 +94,7 @@ class JointDit:
             pooled = b.input("pooled_text", batch, model.pooled_projection_dim)
             return layers.add(vector, condition(layers, pooled, width, "pooled"))
 
-    def _rotary_tables(self, tokens: Real) -> tuple[Tensor, Tensor]:
+    def rotary_tables(self, tokens: Real) -> tuple[Tensor, Tensor]:
         """Return cosines and sines of the positions along text, height and width, in fp32."""
         b, layers = self.b, self.layers
         with b.scope("rotary"):
@@ -137,7 +137,7 @@ class JointDit:
         )
         text_parts = modulation(layers, vector, width, BLOCK_PARTS, "text_modulation")
         text_normed = modulated_norm(layers, text, text_parts[1], text_parts[0], "text_norm1")
-        attended, text_attended = self._joint_attention(normed, text_normed, tables)
+        attended, text_attended = self.joint_attention(normed, text_normed, tables)
         layers.release(normed, text_normed)
         new_image = self._rest_of_block(image, attended, parts, Purpose.MLP, again)
         new_text = self._rest_of_block(text, text_attended, text_parts, "text_mlp")
@@ -192,7 +192,7 @@ class JointDit:
 
     # -- attention ----------------------------------------------------------------------------------------------
 
-    def _joint_attention(
+    def joint_attention(
         self, image: Tensor, text: Tensor, tables: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, Tensor]:
         """Attend over the tokens of both streams; each has its own projections."""
@@ -220,6 +220,15 @@ class JointDit:
         with self.b.scope("second_attention"):
             out = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
             return leave(layers, layers.linear(out, self.model.hidden_size, Purpose.OUTPUT, bias=True))
+
+    def self_attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Attend over one stream ``[batch, tokens, width]``, without a projection behind it."""
+        layers = self.layers
+        q, k, v = self._qkv(x, "all")
+        with self.b.scope("joint_attention"):
+            if tables is not None:
+                q, k = self._rotate(q, tables, Purpose.ROTATE_QUERY), self._rotate(k, tables, Purpose.ROTATE_KEY)
+            return layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
 
     def _qkv(self, x: Tensor, leaf: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, tokens, heads, size]`` of one stream."""
@@ -304,11 +313,7 @@ class JointDit:
             enter(layers, normed), layers.shares.of_tensor(model.intermediate_size), Purpose.UP, bias=True
         )
         hidden = layers.activation(up, "gelu_tanh")
-        q, k, v = self._qkv(normed, "all")
-        with self.b.scope("joint_attention"):
-            if tables is not None:
-                q, k = self._rotate(q, tables, Purpose.ROTATE_QUERY), self._rotate(k, tables, Purpose.ROTATE_KEY)
-            attended = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
+        attended = self.self_attention(normed, tables)
         both = layers.concat((attended, hidden), -1)
         projected = layers.mul(gate, leave(layers, layers.linear(both, width, Purpose.OUTPUT, bias=True)))
         result = layers.add(x, projected)

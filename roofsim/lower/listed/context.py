@@ -37,6 +37,8 @@ class Context:
         The table of the embedding, for a head that is tied to it.
     shared
         Rotary tables and masks, by what they depend on.
+    parts
+        Parts of vectors that condition tokens, by the vector.
     """
 
     model: LayersModel
@@ -47,12 +49,17 @@ class Context:
     shared: dict[Any, Any] = field(default_factory=dict)
     made_shared: bool = False
     edges: Edges | None = None
+    parts: dict[Tensor, tuple[Tensor, ...]] = field(default_factory=dict)
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
     def size(self, amount: Any) -> Real:
         """Return what an amount of a block comes to."""
         return worked_out(amount, self.sizes)
+
+    def each(self, given: Any) -> Real | tuple[Real, ...]:
+        """Return one size, or one for each dimension."""
+        return tuple(map(self.size, given)) if isinstance(given, tuple) else self.size(given)
 
     def count(self, amount: Any) -> float:
         """Return a number that decides structure."""
@@ -128,6 +135,10 @@ class Context:
         leaf = "mask" if kind.window is None else "window_mask"
         mask = self._known(key, own, lambda: part.mask(leaf, kind.window))
         return SharedInputs(tables, mask, mask)
+
+    def turning(self, tokens: Real, make: Any) -> Any:
+        """Return the rotary tables of so many tokens, made where none are known."""
+        return self._known(("turning",), (tokens,), make)
 
     def _known(self, key: Any, own: tuple[Real, ...], make: Any) -> Any:
         lengths, made = self.shared.get(key, (None, None))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.ops import Convolution
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.losses import cross_entropy
-from roofsim.numeric import Real, product
+from roofsim.numeric import maximum
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
+    from roofsim.numeric import Real
     from roofsim.spec.model.layers import blocks
 
 Kept = dict[str, Any]
@@ -30,16 +32,16 @@ def conv(context: Context, block: blocks.ConvBlock, x: Tensor, _: Kept) -> Tenso
     """Build a convolution; a transposed one makes maps larger by its stride."""
     layers, channels = context.layers, context.size(block.channels)
     groups = x.shape[1] if block.groups == "depthwise" else context.size(block.groups)
-    kernel = _each(context, block.kernel)
+    kernel = context.each(block.kernel)
     if block.transposed:
         return _transposed(context, block, x, channels, groups)
-    padding = None if block.padding is None else _each(context, block.padding)
+    padding = None if block.padding is None else context.each(block.padding)
     return layers.conv(
         x,
         channels,
         kernel,
         "conv",
-        stride=context.size(block.stride),
+        stride=context.each(block.stride),
         padding=padding,
         dilation=context.size(block.dilation),
         groups=groups,
@@ -47,15 +49,11 @@ def conv(context: Context, block: blocks.ConvBlock, x: Tensor, _: Kept) -> Tenso
     )
 
 
-def _each(context: Context, given: Any) -> Real | tuple[Real, ...]:
-    return tuple(map(context.size, given)) if isinstance(given, tuple) else context.size(given)
-
-
 def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: Real, groups: Real) -> Tensor:
-    b, stride = context.layers.b, context.size(block.stride)
-    given = _each(context, block.kernel)
+    b, given, steps = context.layers.b, context.each(block.kernel), context.each(block.stride)
     kernels = given if isinstance(given, tuple) else tuple(given for _ in x.shape[2:])
-    size = tuple(stride * length for length in x.shape[2:])
+    strides = steps if isinstance(steps, tuple) else tuple(steps for _ in x.shape[2:])
+    size = tuple(step * length for step, length in zip(strides, x.shape[2:], strict=True))
     with b.scope("conv"):
         weights: tuple[Tensor, ...] = (b.parameter("weight", x.shape[1], channels / groups, *kernels),)
         weights += (b.parameter("bias", channels),) if block.bias else ()
@@ -71,7 +69,7 @@ def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: 
             in_size=x.shape[2:],
             out_size=size,
             kernel_size=kernels,
-            stride=stride,
+            stride=reduce(maximum, strides),
             groups=groups,
             transposed=True,
         )
@@ -80,7 +78,7 @@ def _transposed(context: Context, block: blocks.ConvBlock, x: Tensor, channels: 
 
 def layer_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer norm."""
-    return context.layers.layer_norm(x, "norm", bias=block.bias)
+    return context.layers.layer_norm(x, "norm", bias=block.bias, affine=block.affine)
 
 
 def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
@@ -161,37 +159,6 @@ def squeeze_excite(context: Context, block: blocks.SqueezeExciteBlock, x: Tensor
     """Gate channels by their means."""
     reduced = context.size(block.reduced)
     return context.layers.squeeze_excite(x, reduced, "squeeze", activation=block.activation, gate=block.gate)
-
-
-def patches(context: Context, block: blocks.PatchesBlock, x: Tensor, _: Kept) -> Tensor:
-    """Turn patches into tokens, with a token of the class and learned positions where a model has them."""
-    layers, b, width = context.layers, context.layers.b, context.size(block.width)
-    size = context.size(block.size)
-    out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
-    out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
-    if block.class_token:
-        first = layers.view(b.parameter("class_token", 1.0, 1.0, width), "expand", out.shape[0], 1.0, width)
-        out = layers.concat((first, out), 1)
-    return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
-
-
-def transpose(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
-    """Turn maps into tokens by a copy, or tokens into maps of one dimension."""
-    layers = context.layers
-    if context.is_map(x):
-        return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
-    return layers.copy(x, "transpose", (x.shape[0], x.shape[2], x.shape[1]))
-
-
-def fold(context: Context, block: blocks.FoldBlock, x: Tensor, _: Kept) -> Tensor:
-    """Put neighbouring tokens side by side."""
-    count = context.size(block.tokens)
-    return context.layers.copy(x, "contiguous", (x.shape[0], x.shape[1] / count, x.shape[2] * count))
-
-
-def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
-    """Show all positions in one row."""
-    return context.layers.view(x, "flatten", x.shape[0], product(*x.shape[1:]))
 
 
 def classifier(context: Context, block: blocks.ClassifierBlock, x: Tensor, _: Kept) -> Tensor:

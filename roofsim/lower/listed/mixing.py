@@ -79,8 +79,11 @@ def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tens
     heads = Heads(heads=count, kv_heads=count, head_size=size, value_head_size=size, causal=False)
     bias = ProjectionBiases.all(block.biases)
     with layers.b.scope(Purpose.CROSS_ATTENTION):
-        q = by_head(layers, layers.linear(x, count * size, Purpose.QUERY, bias=bias.query), count)
-        k = by_head(layers, layers.linear(memory, count * size, Purpose.KEY, bias=bias.key), count)
+        q = layers.linear(x, count * size, Purpose.QUERY, bias=bias.query)
+        k = layers.linear(memory, count * size, Purpose.KEY, bias=bias.key)
+        if block.query_key_norm == "full":
+            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
+        q, k = by_head(layers, q, count), by_head(layers, k, count)
         v = by_head(layers, layers.linear(memory, count * size, Purpose.VALUE, bias=bias.value), count)
         return layers.linear(attend(layers, context.call, heads, q, k, v), width, Purpose.OUTPUT, bias=block.biases)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.tensor import INT64, Tensor
+from roofsim.graph.tensor import AUTO, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.listed.context import Context
 from roofsim.lower.listed.table import BUILDERS
@@ -54,13 +54,18 @@ class _Net:
         return self._run(layers, x, {self.context.model.inputs: x} | self._more_inputs())
 
     def _more_inputs(self) -> dict[str, Tensor]:
-        """Return the images beside the tokens, by their names."""
-        context, images = self.context, {}
+        """Return what enters beside the first input, by its name."""
+        context, more = self.context, {}
         for name, given in context.model.more_inputs.items():
-            side = context.size(given.image_size)
             count = context.call.batch * context.size(given.per_sample)
-            images[name] = context.layers.b.input(name, count, context.size(given.channels), side, side)
-        return images
+            if given.kind == "images":
+                side = context.size(given.image_size)
+                more[name] = context.layers.b.input(name, count, context.size(given.channels), side, side)
+                continue
+            shape = [context.size(size) for size in (given.length, given.width) if size is not None]
+            dtype = INT64 if given.kind == "tokens" else AUTO
+            more[name] = context.layers.b.input(name, count, *shape, dtype=dtype)
+        return more
 
     def _hold(self) -> None:
         """Hold the weights of layers that run over prompts alone, in steps of generation."""
@@ -91,7 +96,8 @@ class _Net:
         if model.inputs == "tokens":
             return b.input("input_ids", batch, call.length / call.shares.context, dtype=INT64)
         if model.inputs in ("images", "volumes"):
-            sides = (call.length,) * (2 if model.inputs == "images" else 3)
+            usual = (call.length,) * (2 if model.inputs == "images" else 3)
+            sides = usual if model.sides is None else tuple(map(context.size, model.sides))
             return b.input("images", batch, context.size(model.in_channels), *sides)
         return b.input("features", batch, call.length, context.size(model.in_features))
 
@@ -105,9 +111,10 @@ class _Net:
             name = step.name or step.kind
             names[name] += 1
             leaf = name if names[name] == 1 else f"{name}{names[name]}"
-            x = self._step(step, leaf, x if step.source is None else kept[step.source], kept)
+            made = self._step(step, leaf, x if step.source is None else kept[step.source], kept)
             if step.kept is not None:
-                kept[step.kept] = x
+                kept[step.kept] = made
+            x = made if step.aside is None else x
         return x
 
     def _step(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
@@ -124,6 +131,8 @@ class _Net:
         with b.scope(leaf):
             if kind == "layers":
                 return self._run(step.layers, x, kept)
+            if kind == "aside":
+                return self._run(step.aside, x, dict(kept))
             return self._residual(step, x, kept) if kind == "residual" else self._branches(step, x, kept)
 
     def _share(self, step: Step, x: Tensor) -> None:
@@ -143,16 +152,20 @@ class _Net:
         times = context.size(step.repeat)
         if b.block is None and not self._writes_out(step):
             with b.repeat(leaf, times):
-                out = self._run(step.layers, x, dict(kept))
+                inner = dict(kept)
+                out = self._run(step.layers, x, inner)
+                for name in step.carries or ():
+                    kept[name] = b.carry(kept[name], inner[name])
                 alike = len(out.shape) == len(x.shape) and all(map(same, out.shape, x.shape))
                 return b.carry(x, out) if alike or not exactly(times, 1.0) else out
         for place in range(int(settled(times))):
-            number = f"{leaf}.{place + 1}"
+            number, inner = f"{leaf}.{place + 1}", dict(kept)
             if b.block is None:
-                x = self._run(_numbered(step.layers, number), x, dict(kept))
+                x = self._run(_numbered(step.layers, number), x, inner)
             else:
                 with b.scope(number):
-                    x = self._run(step.layers, x, dict(kept))
+                    x = self._run(step.layers, x, inner)
+            kept |= {name: inner[name] for name in step.carries or ()}
         return x
 
     def _writes_out(self, step: Step) -> bool:
@@ -166,13 +179,12 @@ class _Net:
 
     def _written(self, item: Any) -> float:
         step = as_step(item)
-        lists = (step.layers, step.residual, step.shortcut, *(step.branches or ()))
         times = 1.0 if step.repeat is None else self.context.count(step.repeat)
-        return 1.0 + times * sum(self._written(each) for items in lists for each in items or ())
+        return 1.0 + times * sum(self._written(each) for items in step.inner for each in items or ())
 
     def _residual(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
         layers = self.context.layers
-        out = self._run(step.residual, x, dict(kept))
+        out = self._run(step.residual, x, kept)
         with layers.b.scope("shortcut"):
             other = self._run(step.shortcut or (), x, dict(kept))
         return layers.add(out, other, inplace=len(x.shape) > 3 if step.inplace is None else step.inplace)
@@ -191,6 +203,8 @@ class _Net:
 
     def _merged(self, parts: list[Tensor], merge: str) -> Tensor:
         layers = self.context.layers
+        if merge == "append":
+            return layers.concat(tuple(parts), 1)
         if merge == "concat":
             return layers.concat(tuple(parts), 1 if self.context.is_map(parts[0]) else -1)
         total = parts[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing
+from roofsim.lower.listed import kernels, mixing, shapes, streams
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "global_average": BlockBuilder(kernels.mean, own_scope=True),
     "upsample": BlockBuilder(kernels.upsample, own_scope=True),
     "squeeze_excite": BlockBuilder(kernels.squeeze_excite, own_scope=True),
-    "patches": BlockBuilder(kernels.patches),
-    "transpose": BlockBuilder(kernels.transpose, own_scope=True),
-    "flatten": BlockBuilder(kernels.flatten, own_scope=True),
-    "fold": BlockBuilder(kernels.fold, own_scope=True),
+    "patches": BlockBuilder(shapes.patches),
+    "transpose": BlockBuilder(shapes.transpose, own_scope=True),
+    "slice": BlockBuilder(shapes.slice_, own_scope=True),
+    "flatten": BlockBuilder(shapes.flatten, own_scope=True),
+    "fold": BlockBuilder(shapes.fold, own_scope=True),
     "mean": BlockBuilder(kernels.mean, own_scope=True),
     "last": BlockBuilder(kernels.last, own_scope=True),
     "embedding": BlockBuilder(mixing.embedding, own_scope=True),
@@ -56,6 +57,11 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "rwkv_time_mix": BlockBuilder(mixing.time_mix),
     "rwkv_channel_mix": BlockBuilder(mixing.channel_mix),
     "place": BlockBuilder(mixing.place, own_scope=True),
+    "learned": BlockBuilder(streams.learned),
+    "bias": BlockBuilder(streams.bias),
+    "scale_shift": BlockBuilder(streams.scale_shift),
+    "gate": BlockBuilder(streams.gate),
+    "joint_attention": BlockBuilder(streams.joint_attention, own_scope=False),
     "rnn": BlockBuilder(mixing.cells_of("rnn")),
     "gru": BlockBuilder(mixing.cells_of("gru")),
     "lstm": BlockBuilder(mixing.cells_of("lstm")),

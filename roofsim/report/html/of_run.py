@@ -39,7 +39,7 @@ _SHOWN: Final = 0.0005
 
 def page(result: Result, asked: AskedReport) -> ReportPage:
     """Return the page of a result of single numbers."""
-    evaluation = asked.evaluation or _again(result)
+    evaluation = asked.evaluation or evaluation_of(result)
     charts: dict[str, Any] = {
         "roofline": rooflines.roofline_data(evaluation, evaluation.resolved.gpu.name),
         "memory": memories.memory_data(evaluation),
@@ -69,7 +69,8 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
     )
 
 
-def _again(result: Result) -> Evaluation:
+def evaluation_of(result: Result) -> Evaluation:
+    """Return what a result is made of, made again of its scenario, with its memory over time."""
     from roofsim.api import resolve
     from roofsim.evaluate import evaluate
 

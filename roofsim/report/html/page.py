@@ -61,12 +61,12 @@ def _about(asked: AskedReport) -> dict[str, Any]:
 def html_page(answer: Any, asked: AskedReport) -> str:
     """Return the page of an answer as HTML."""
     page = page_of(answer, asked)
-    return _templates().get_template("page.html.jinja").render(page=page, data=embedded(page.data), **_files())
+    return templates().get_template("page.html.jinja").render(page=page, data=embedded(page.data), **_files())
 
 
 def html_fragment(page: ReportPage) -> str:
     """Return the sections of a page alone, for somebody else's page: they need `page.css`, and `page.js` for tips."""
-    return _templates().get_template("sections.html.jinja").render(page=page)
+    return templates().get_template("sections.html.jinja").render(page=page)
 
 
 def write_page(answer: Any, asked: AskedReport, path: Path) -> None:
@@ -87,7 +87,8 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Return the templates of pages and their parts."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     made = Environment(
@@ -100,6 +101,11 @@ def _templates() -> Environment:
     made.tests["shown"] = lambda cell: isinstance(cell, Shown)
     made.filters["seen"] = visible
     return made
+
+
+def style() -> Any:
+    """Return the style of pages, as text that is put into them as it is."""
+    return _files()["css"]
 
 
 @cache

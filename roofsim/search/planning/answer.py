@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.printed import Drawn, flattened
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Printed):
+class Plan(Drawn):
     """The answer of `roofsim.plan`.
 
     Attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import cost
-from roofsim.analyze.printed import Printed
+from roofsim.analyze.printed import Drawn
 from roofsim.analyze.watts import drawn_watts
 from roofsim.records import asdict, dataclass
 from roofsim.units import humanize
@@ -54,7 +54,7 @@ class Bounded:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ServedPasses(Printed):
+class ServedPasses(Drawn):
     """The answer. Rates are those of the whole server.
 
     Attributes

@@ -35,6 +35,8 @@ class Traits:
         Tokens that such a decoder starts from.
     image_size
         Side of its usual image, in pixels.
+    image_extents
+        Names of the sizes of the model that say how large its images are, where no single side does.
     position_grid, position_pixels
         Stored positions along one side of an image, and the pixels along one side of each.
     windowed
@@ -65,6 +67,7 @@ class Traits:
     longest_target: Number | None = None
     target_start: int = 1
     image_size: Number | None = None
+    image_extents: tuple[str, ...] = ()
     position_grid: int | None = None
     position_pixels: int = 1
     windowed: bool = False

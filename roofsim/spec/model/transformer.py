@@ -155,10 +155,10 @@ class DecoderModel(TransformerModel):
     softmax_in_fp32: bool | None = Field(
         default=None, description="In unfused attention; if left out, True without learned positions."
     )
-    query_key_norm: Literal["none", "head", "full", "unit"] = Field(
+    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = Field(
         default="none",
-        description="RMS norm on queries and keys: of each head, of all heads together, or of each head after its rotation and "
-        "without weights (unit, Llama 4; of layers that rotate).",
+        description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias), of all heads "
+        "together, or of each head after its rotation and without weights (unit, Llama 4; of layers that rotate).",
     )
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")

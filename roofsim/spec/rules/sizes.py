@@ -146,6 +146,15 @@ FOREIGN: Final[tuple[Rule[ScenarioCase], ...]] = (
         lambda case: (f"{case.model.name} takes images", "Use image_size."),
     ),
     Rule(
+        "image-of-several-sides",
+        "workload.image_size",
+        lambda case: bool(case.traits.image_extents) and case.point.image_size is not None,
+        lambda case: (
+            f"images of {case.model.name} have several sides",
+            f"Change {', '.join(f'model.sizes.{name}' for name in case.traits.image_extents)}.",
+        ),
+    ),
+    Rule(
         "image-of-tokens",
         "workload.image_size",
         lambda case: not _takes_images(case) and case.point.image_size is not None,

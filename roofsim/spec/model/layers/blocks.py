@@ -67,6 +67,7 @@ class NormBlock(OfTokensBlock):
     """Layer or RMS normalisation over the width of tokens or rows."""
 
     bias: bool = Field(default=True, description="Of layer_norm.")
+    affine: bool = Field(default=True, description="Of layer_norm: whether it has weights at all.")
     weight_form: Literal["plain", "fp32", "zero_centered"] = Field(
         default="plain",
         description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight).",
@@ -105,7 +106,7 @@ class ConvBlock(LayerBlock):
 
     channels: Amount
     kernel: Extent = 3
-    stride: Amount = 1
+    stride: Extent = 1
     padding: Extent | None = Field(default=None, description="Left out: half the dilated kernel, which keeps the size.")
     dilation: Amount = 1
     groups: Amount | Literal["depthwise"] = Field(default=1, description="depthwise: one for each channel.")
@@ -122,7 +123,7 @@ class ConvBlock(LayerBlock):
         extents(self.kernel, taken, sizes, "kernel")
         if self.padding is not None:
             extents(self.padding, taken, sizes, "padding", least=0)
-        sizes.of(self.stride, "stride")
+        extents(self.stride, taken, sizes, "stride")
         sizes.of(self.dilation, "dilation")
         return widened(taken, channels)
 
@@ -248,63 +249,6 @@ class SqueezeExciteBlock(LayerBlock):
         wants(taken, "maps", what="squeeze_excite")
         sizes.of(self.reduced, "reduced")
         return taken
-
-
-class PatchesBlock(LayerBlock):
-    """Square patches of images as tokens, by one convolution without overlap."""
-
-    splits_tensor: ClassVar[bool] = True
-
-    width: Amount
-    size: Amount
-    bias: bool = True
-    class_token: bool = Field(default=False, description="A learned token before the patches.")
-    positions: bool = Field(default=False, description="A learned position is added to each token.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens."""
-        wants(taken, "maps", what="patches")
-        sizes.of(self.size, "size")
-        return Form("tokens", sizes.of(self.width, "width"))
-
-
-class TransposeBlock(LayerBlock):
-    """Tokens as maps of one dimension, and maps as tokens."""
-
-    generates: ClassVar[bool] = False
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return the other layout."""
-        del sizes
-        wants(taken, "tokens", "maps", what="transpose")
-        return Form("tokens", taken.width) if taken.layout == "maps" else Form("maps", taken.width, 1)
-
-
-class FoldBlock(OfTokensBlock):
-    """Neighbouring tokens side by side as one of their widths together, as mergers of image tokens have it."""
-
-    main: ClassVar[str] = "tokens"
-    splits_sequence: ClassVar[bool] = False
-
-    tokens: Amount = Field(description="How many become one.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return fewer tokens, as much wider."""
-        wants(taken, "tokens", what="fold")
-        return widened(taken, taken.width * sizes.of(self.tokens, "tokens"))
-
-
-class FlattenBlock(LayerBlock):
-    """All positions of maps in one row each; a map's side is known when the model runs."""
-
-    positions: Amount = Field(
-        default=1, description="Positions of each map, such as 7 * 7 after an adaptive_average of 7."
-    )
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return rows."""
-        wants(taken, "maps", what="flatten")
-        return Form("rows", taken.width * sizes.of(self.positions, "positions"))
 
 
 class PositionlessBlock(LayerBlock):

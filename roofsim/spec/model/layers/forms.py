@@ -98,6 +98,20 @@ class LayerBlock(Strict):
         del sizes
         return taken
 
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return the kept results that it reads beside what enters: (field, name)."""
+        return ()
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Check the kept results that it reads, by the fields that name them.
+
+        Raises
+        ------
+        WrongBlockError
+            When it cannot take one of them.
+        """
+        del others, taken, sizes
+
     def generates_here(self) -> bool:
         """Tell whether tokens can be generated with these fields."""
         return self.generates

@@ -36,7 +36,7 @@ class AttentionBlock(LayerBlock):
     query_key_value_bias: bool | None = Field(default=None, description="As biases, if left out.")
     attention_output_bias: bool | None = Field(default=None, description="As biases, if left out.")
     fused_query_key_value: bool = False
-    query_key_norm: Literal["none", "head", "full", "unit"] = "none"
+    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = "none"
     normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
@@ -86,6 +86,9 @@ class CrossAttentionBlock(LayerBlock):
     memory: str = Field(description="A name that a step gave what it hands on (as).")
     head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
     biases: bool = False
+    query_key_norm: Literal["none", "full"] = Field(
+        default="none", description="RMS norms on queries and keys, of all heads together."
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens of the same width."""
@@ -96,6 +99,10 @@ class CrossAttentionBlock(LayerBlock):
         else:
             sizes.of(self.head_size, "head_size")
         return taken
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return what keys and values are made of."""
+        return (("memory", self.memory),)
 
 
 class MlpBlock(LayerBlock):
@@ -299,6 +306,16 @@ class PlaceBlock(LayerBlock):
         del sizes
         wants(taken, "tokens", what="place")
         return taken
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return the tokens that are placed."""
+        return (("tokens", self.tokens),)
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse tokens of another width."""
+        del sizes
+        if others["tokens"] != taken:
+            raise WrongBlockError(f"cannot put {others['tokens']} in the place of {taken}", "tokens")
 
 
 class RecurrentBlock(LayerBlock):

@@ -11,11 +11,11 @@ from roofsim.records import replace
 from roofsim.schema.base import Field
 from roofsim.spec.model.base import Count, ModelSpec, Size, Wrong
 from roofsim.spec.model.layers.amounts import Amount, SizeError, all_sizes, names_in, worked_out
-from roofsim.spec.model.layers.forms import Form, Sizes
+from roofsim.spec.model.layers.forms import Form, Sizes, WrongBlockError
+from roofsim.spec.model.layers.inputs import MoreInput
 from roofsim.spec.model.layers.steps import Step, Word, as_step
 from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, every_step, written_out
 from roofsim.spec.model.traits import Traits
-from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,14 +33,6 @@ class _Said(Generic[T]):
 
     def __get__(self, model: Any, owner: type | None = None) -> T:
         return self.of_any if model is None else self.of_one(model)
-
-
-class MoreImages(Strict):
-    """Images that enter beside the tokens of a sample."""
-
-    image_size: Amount = Field(description="Side in pixels.")
-    channels: Amount = 3
-    per_sample: Amount = Field(default=1, description="Images (or tiles of images) of a sample.")
 
 
 class LayersModel(ModelSpec):
@@ -69,8 +61,13 @@ class LayersModel(ModelSpec):
     image_size: Size = Field(default=224, description="Side of images, where a scenario states none.")
     in_channels: Amount = Field(default=3, description="Channels of images.")
     in_features: Amount = Field(default=80, description="Width of the vectors of `features` or `nodes`.")
-    more_inputs: dict[str, MoreImages] = Field(
-        default={}, description="Images beside the tokens, by the name that a step starts from them with (from)."
+    sides: tuple[Amount, ...] | None = Field(
+        default=None,
+        description="Extents of images or volumes (frames, height, width) that no single side says, of named sizes: image_size "
+        "then says nothing.",
+    )
+    more_inputs: dict[str, MoreInput] = Field(
+        default={}, description="What else enters, by the name that a step starts from it with (from)."
     )
     idle_parameters: Count = Field(default=0, description="Parameters that are loaded and never run.")
     num_nodes: Size = Field(default=1, description="Nodes of a graph, with inputs: nodes.")
@@ -91,12 +88,17 @@ class LayersModel(ModelSpec):
         if self.inputs == "tokens":
             return Form("ids")
         if self.inputs in ("images", "volumes"):
-            return Form("maps", sizes.of(self.in_channels, "in_channels"), 2 if self.inputs == "images" else 3)
+            dimensions = 2 if self.inputs == "images" else 3
+            if self.sides is not None and len(self.sides) != dimensions:
+                raise WrongBlockError(f"{len(self.sides)} sides of {self.inputs}, which have {dimensions}", "sides")
+            for side in self.sides or ():
+                sizes.of(side, "sides")
+            return Form("maps", sizes.of(self.in_channels, "in_channels"), dimensions)
         return Form("rows" if self.inputs == "nodes" else "tokens", sizes.of(self.in_features, "in_features"))
 
     def more_forms(self, sizes: Sizes) -> dict[str, Form]:
         """Return what all inputs hand on, by their names; the first is called as `inputs` says."""
-        more = {name: Form("maps", sizes.of(given.channels, "channels"), 2) for name, given in self.more_inputs.items()}
+        more = {name: given.form(sizes) for name, given in self.more_inputs.items()}
         return {self.inputs: self.entering(sizes)} | more
 
     def problems(self) -> list[Wrong]:
@@ -108,9 +110,13 @@ class LayersModel(ModelSpec):
         walk = Walk(sizes)
         try:
             form = self.entering(sizes)
-        except ValueError as error:
-            key = "in_features" if self.inputs in ("features", "nodes") else "in_channels"
-            return [Wrong((key,), str(error))]
+        except WrongBlockError as error:
+            return [Wrong((error.key,), error.message)]
+        for name, given in self.more_inputs.items():
+            try:
+                given.form(sizes)
+            except WrongBlockError as error:
+                return [Wrong(("more_inputs", name, error.key), error.message)]
         try:
             out = walk.whole(self.layers, form, self.more_forms(sizes))
         except StopWalkError:
@@ -155,7 +161,8 @@ class LayersModel(ModelSpec):
             tensor_splits=self._splits(sizes),
             longest_sequence=self.max_sequence_length if self.counted_in == "tokens" else None,
             usual_sequence=self.max_sequence_length if self.inputs == "features" else None,
-            image_size=self.image_size if self.counted_in == "images" else None,
+            image_size=self.image_size if self.counted_in == "images" and self.sides is None else None,
+            image_extents=self._stated(self.sides or ()),
             windowed=any(getattr(block, "sliding_window", None) is not None for block in blocks),
             recurrent=any(block.recurrent for block in blocks),
         )
@@ -178,6 +185,14 @@ class LayersModel(ModelSpec):
             for key in keys
             if block.splits_tensor and hasattr(block, key)
         )
+
+    def _stated(self, amounts: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return the sizes that amounts are made of in the end: those that are numbers."""
+        names = dict.fromkeys(name for amount in amounts for name in names_in(amount))
+        ends = [
+            self._stated((self.sizes[name],)) if isinstance(self.sizes.get(name), str) else (name,) for name in names
+        ]
+        return tuple(dict.fromkeys(name for end in ends for name in end))
 
     def _depth(self) -> int:
         """Return how often the outermost repeats run, all together; 1 without one."""

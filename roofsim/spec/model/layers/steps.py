@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers
+from roofsim.spec.model.layers import blocks, graphs, mixers, shapes, streams
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
@@ -30,6 +30,7 @@ Word = Literal[
     "rwkv_time_mix",
     "rwkv_channel_mix",
     "aggregate",
+    "bias",
     "relu",
     "relu6",
     "gelu",
@@ -51,7 +52,7 @@ Word = Literal[
     "scale",
 ]
 #: Keys of a step that are no block.
-_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace", "when")
+_BESIDE: Final = ("name", "source", "kept", "shortcut", "merge", "inplace", "when", "carries")
 
 
 class Step(Strict):
@@ -73,6 +74,13 @@ class Step(Strict):
         default=None, description="How often the layers of `layers` run, one after the other."
     )
     layers: list[Step | Word] | None = Field(default=None, description="Layers that repeat, or that share a name.")
+    carries: list[str] | None = Field(
+        default=None,
+        description="Kept results that iterations of a repeat hand on beside the last one: each keeps a new one by that name (as).",
+    )
+    aside: list[Step | Word] | None = Field(
+        default=None, description="Layers whose result is kept (as); the next step takes what this one took."
+    )
     residual: list[Step | Word] | None = Field(
         default=None, description="Layers whose result is added to what they took."
     )
@@ -80,7 +88,9 @@ class Step(Strict):
     branches: list[list[Step | Word]] | None = Field(
         default=None, description="Lists of layers that take the same; an empty one hands it on."
     )
-    merge: Literal["add", "multiply", "concat"] = Field(default="concat", description="How branches come together.")
+    merge: Literal["add", "multiply", "concat", "append"] = Field(
+        default="concat", description="How branches come together; append: the tokens of one behind those of the other."
+    )
     inplace: bool | None = Field(default=None, description="Whether a residual sum overwrites; left out: of maps.")
     # Kept results.
     add: str | None = Field(default=None, description="A kept result that is added.")
@@ -88,6 +98,7 @@ class Step(Strict):
     concat: str | list[str] | None = Field(
         default=None, description="Kept results that are put beside, channel by channel."
     )
+    append: str | list[str] | None = Field(default=None, description="Kept tokens that are put behind, one by one.")
     # Blocks.
     linear: blocks.LinearBlock | Amount | None = None
     conv: blocks.ConvBlock | Amount | None = None
@@ -104,10 +115,11 @@ class Step(Strict):
     global_average: blocks.OfMapsBlock | None = None
     upsample: blocks.UpsampleBlock | Amount | None = None
     squeeze_excite: blocks.SqueezeExciteBlock | Amount | None = None
-    patches: blocks.PatchesBlock | None = None
-    transpose: blocks.TransposeBlock | None = None
-    flatten: blocks.FlattenBlock | None = None
-    fold: blocks.FoldBlock | Amount | None = None
+    patches: shapes.PatchesBlock | None = None
+    transpose: shapes.TransposeBlock | tuple[Amount, ...] | None = None
+    slice: shapes.SliceBlock | Amount | None = None
+    flatten: shapes.FlattenBlock | None = None
+    fold: shapes.FoldBlock | Amount | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.PositionlessBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -122,6 +134,11 @@ class Step(Strict):
     rwkv_time_mix: mixers.TimeMixBlock | None = None
     rwkv_channel_mix: mixers.ChannelMixBlock | Amount | None = None
     place: mixers.PlaceBlock | str | None = None
+    learned: streams.LearnedBlock | None = None
+    bias: streams.BiasBlock | Amount | None = None
+    scale_shift: streams.ScaleShiftBlock | None = None
+    gate: streams.GateBlock | None = None
+    joint_attention: streams.JointAttentionBlock | Amount | None = None
     rnn: mixers.RecurrentBlock | Amount | None = None
     gru: mixers.RecurrentBlock | Amount | None = None
     lstm: mixers.RecurrentBlock | Amount | None = None
@@ -143,15 +160,23 @@ class Step(Strict):
             raise ValueError(f"a step has exactly one block; this one has {what}")
         if given == ["repeat"] and self.layers is None:
             raise ValueError("repeat needs layers, what is repeated")
-        for key, owner in (("shortcut", "residual"), ("merge", "branches"), ("inplace", "residual")):
+        owners = (("shortcut", "residual"), ("merge", "branches"), ("inplace", "residual"), ("carries", "repeat"))
+        for key, owner in owners:
             if key in self.given and owner not in given:
                 raise ValueError(f"{key} goes with {owner}")
+        if given == ["aside"] and self.kept is None:
+            raise ValueError("aside needs a name for its result (as)")
         return self
 
     @property
     def given(self) -> list[str]:
         """The keys that the step has, in the order of its schema."""
         return [key for key, value in self if key in self.model_fields_set and value is not None]
+
+    @property
+    def inner(self) -> tuple[list[Any] | None, ...]:
+        """The lists of layers that stand in it."""
+        return (self.layers, self.aside, self.residual, self.shortcut, *(self.branches or ()))
 
     @property
     def kind(self) -> str:
@@ -167,8 +192,8 @@ class Step(Strict):
 
 
 #: Keys of steps that hold several layers, or that take kept results.
-COMPOSED: Final = ("repeat", "layers", "residual", "branches")
-TAKING: Final = ("add", "multiply", "concat")
+COMPOSED: Final = ("repeat", "layers", "aside", "residual", "branches")
+TAKING: Final = ("add", "multiply", "concat", "append")
 BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "linear": blocks.LinearBlock,
     "conv": blocks.ConvBlock,
@@ -185,10 +210,11 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "global_average": blocks.OfMapsBlock,
     "upsample": blocks.UpsampleBlock,
     "squeeze_excite": blocks.SqueezeExciteBlock,
-    "patches": blocks.PatchesBlock,
-    "transpose": blocks.TransposeBlock,
-    "flatten": blocks.FlattenBlock,
-    "fold": blocks.FoldBlock,
+    "patches": shapes.PatchesBlock,
+    "transpose": shapes.TransposeBlock,
+    "slice": shapes.SliceBlock,
+    "flatten": shapes.FlattenBlock,
+    "fold": shapes.FoldBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.PositionlessBlock,
     "embedding": blocks.EmbeddingBlock,
@@ -203,6 +229,11 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "rwkv_time_mix": mixers.TimeMixBlock,
     "rwkv_channel_mix": mixers.ChannelMixBlock,
     "place": mixers.PlaceBlock,
+    "learned": streams.LearnedBlock,
+    "bias": streams.BiasBlock,
+    "scale_shift": streams.ScaleShiftBlock,
+    "gate": streams.GateBlock,
+    "joint_attention": streams.JointAttentionBlock,
     "rnn": mixers.RecurrentBlock,
     "gru": mixers.RecurrentBlock,
     "lstm": mixers.RecurrentBlock,

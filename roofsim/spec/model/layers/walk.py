@@ -26,7 +26,7 @@ def every_step(items: Any) -> Iterator[Step]:
     for item in items or ():
         step = as_step(item)
         yield step
-        for inner in (step.layers, step.residual, step.shortcut, *(step.branches or ())):
+        for inner in step.inner:
             yield from every_step(inner)
 
 
@@ -63,9 +63,10 @@ class Walk:
             if form.layout == "loss":
                 raise self._stop(here, "nothing comes after the end of a model", "")
             start = form if step.source is None else self._kept(step.source, kept, (*here, "from"))
-            form = self._step(step, start, here, kept)
+            made = self._step(step, start, here, kept)
             if step.kept is not None:
-                kept[step.kept] = form
+                kept[step.kept] = made
+            form = made if step.aside is None else form
         return form
 
     def whole(self, items: Any, form: Form, inputs: dict[str, Form]) -> Form:
@@ -86,26 +87,27 @@ class Walk:
         kind = step.kind
         if kind in ("repeat", "layers"):
             return self._repeat(step, form, path, kept)
+        if kind == "aside":
+            return self.steps(step.aside, form, (*path, "aside"), dict(kept))
         if kind == "residual":
             return self._residual(step, form, path, kept)
         if kind == "branches":
             return self._branches(step, form, path, kept)
         if kind in TAKING:
             return self._taking(step, form, (*path, kind), kept)
-        block = step.block
-        if kind == "cross_attention":
-            self._kept(block.memory, kept, (*path, kind, "memory"))
-        if kind == "place":
-            placed = self._kept(block.tokens, kept, (*path, kind))
-            if placed != form:
-                raise self._stop((*path, kind), f"cannot put {placed} in the place of {form}", "")
         try:
-            given: Form = block.gives(form, self.sizes)
-            return given
+            return self._block(step, form, path, kept)
         except WrongBlockError as error:
             short = not hasattr(getattr(step, kind), "model_fields_set")
             below = (kind,) if short or not error.key else (kind, error.key)
             raise self._stop((*path, *below), error.message, error.hint) from None
+
+    def _block(self, step: Step, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
+        block = step.block
+        others = {key: self._kept(name, kept, (*path, step.kind)) for key, name in block.reads()}
+        block.check_others(others, form, self.sizes)
+        given: Form = block.gives(form, self.sizes)
+        return given
 
     def _repeat(self, step: Step, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
         times = 1
@@ -115,7 +117,12 @@ class Walk:
             except WrongBlockError as error:
                 raise self._stop((*path, "repeat"), error.message, error.hint) from None
             self.entering.append(form)
-        out = self.steps(step.layers, form, (*path, "layers"), dict(kept) if step.repeat is not None else kept)
+        inner = dict(kept) if step.repeat is not None else kept
+        out = self.steps(step.layers, form, (*path, "layers"), inner)
+        for place, name in enumerate(step.carries or ()):
+            before, after = (self._kept(name, known, (*path, "carries", place)) for known in (kept, inner))
+            if before != after:
+                raise self._stop((*path, "carries", place), f"repeats take {before} and hand on {after}", "")
         if times > 1 and out != form:
             raise self._stop(
                 (*path, "layers"), f"what repeats takes {form} and hands on {out}; both must be the same", ""
@@ -125,7 +132,7 @@ class Walk:
         return out
 
     def _residual(self, step: Step, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
-        out = self.steps(step.residual, form, (*path, "residual"), dict(kept))
+        out = self.steps(step.residual, form, (*path, "residual"), kept)
         other = self.steps(step.shortcut or (), form, (*path, "shortcut"), dict(kept))
         if out != other:
             hint = "A shortcut (a linear layer, a 1x1 conv) may change the other way." if step.shortcut is None else ""
@@ -145,6 +152,7 @@ class Walk:
         first = forms[0]
         for form in forms[1:]:
             alike = form == first if merge != "concat" else widened(form, first.width) == first
+            alike = alike and (merge != "append" or first.layout == "tokens")
             if not alike:
                 raise self._stop(path, f"cannot {merge} {first} and {form}", "")
         return widened(first, sum(form.width for form in forms)) if merge == "concat" else first
@@ -164,7 +172,6 @@ def written_out(items: Any, sizes: Sizes) -> float:
     total = 0.0
     for item in items or ():
         step = as_step(item)
-        inner = [step.layers, step.residual, step.shortcut, *(step.branches or ())]
         times = 1 if step.repeat is None else int(settled(sizes.of(step.repeat, "repeat")))
-        total += 1.0 + times * sum(written_out(each, sizes) for each in inner)
+        total += 1.0 + times * sum(written_out(each, sizes) for each in step.inner)
     return total

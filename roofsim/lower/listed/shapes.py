@@ -1,0 +1,57 @@
+"""Build blocks that put what enters into another shape: patches, maps and tokens, parts, rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.numeric import product
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.listed.context import Context
+    from roofsim.spec.model.layers import shapes
+
+Kept = dict[str, Any]
+
+
+def patches(context: Context, block: shapes.PatchesBlock, x: Tensor, _: Kept) -> Tensor:
+    """Turn patches into tokens, with a token of the class and learned positions where a model has them."""
+    layers, b, width = context.layers, context.layers.b, context.size(block.width)
+    size = context.each(block.size)
+    out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
+    out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
+    if block.class_token:
+        first = layers.view(b.parameter("class_token", 1.0, 1.0, width), "expand", out.shape[0], 1.0, width)
+        out = layers.concat((first, out), 1)
+    return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
+
+
+def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, _: Kept) -> Tensor:
+    """Turn maps into tokens, or tokens into maps, by a copy."""
+    layers = context.layers
+    if context.is_map(x):
+        return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
+    extents = (x.shape[1],) if block.extents is None else tuple(map(context.size, block.extents))
+    return layers.copy(x, "transpose", (x.shape[0], x.shape[2], *extents))
+
+
+def slice_(context: Context, block: shapes.SliceBlock, x: Tensor, _: Kept) -> Tensor:
+    """Show a part of the tokens, or of the width."""
+    shape = list(x.shape)
+    axis = 1 if context.is_map(x) or block.width is None else -1
+    if block.width is not None:
+        shape[axis] = context.size(block.width)
+    else:
+        shape[axis] = context.size(block.tokens) if block.drop is None else x.shape[axis] - context.size(block.drop)
+    return context.layers.view(x, "slice", *shape)
+
+
+def fold(context: Context, block: shapes.FoldBlock, x: Tensor, _: Kept) -> Tensor:
+    """Put neighbouring tokens side by side."""
+    count = context.size(block.tokens)
+    return context.layers.copy(x, "contiguous", (x.shape[0], x.shape[1] / count, x.shape[2] * count))
+
+
+def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+    """Show all positions in one row."""
+    return context.layers.view(x, "flatten", x.shape[0], product(*x.shape[1:]))

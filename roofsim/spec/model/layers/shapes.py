@@ -1,0 +1,102 @@
+"""Describe blocks that put what enters into another shape: patches, maps and tokens, parts, rows."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from roofsim.schema.base import Field
+from roofsim.spec.model.layers.amounts import Amount
+from roofsim.spec.model.layers.blocks import Extent, OfTokensBlock, extents
+from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, wants, widened
+
+
+class PatchesBlock(LayerBlock):
+    """Patches of images or videos as tokens, by one convolution without overlap."""
+
+    splits_tensor: ClassVar[bool] = True
+
+    width: Amount
+    size: Extent = Field(description="Side of a patch, or its extent in each dimension.")
+    bias: bool = True
+    class_token: bool = Field(default=False, description="A learned token before the patches.")
+    positions: bool = Field(default=False, description="A learned position is added to each token.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens."""
+        wants(taken, "maps", what="patches")
+        extents(self.size, taken, sizes, "size")
+        return Form("tokens", sizes.of(self.width, "width"))
+
+
+class TransposeBlock(LayerBlock):
+    """Tokens as maps, and maps as tokens."""
+
+    main: ClassVar[str] = "extents"
+    generates: ClassVar[bool] = False
+    splits_tensor: ClassVar[bool] = True
+
+    extents: tuple[Amount, ...] | None = Field(
+        default=None,
+        description="Of tokens that become maps: how many there are in each dimension; left out: one dimension.",
+    )
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return the other layout."""
+        wants(taken, "tokens", "maps", what="transpose")
+        if taken.layout == "maps":
+            return Form("tokens", taken.width)
+        for one in self.extents or ():
+            sizes.of(one, "extents")
+        return Form("maps", taken.width, len(self.extents or (1,)))
+
+
+class SliceBlock(OfTokensBlock):
+    """A part of what enters, shown without a copy: some of its tokens (or positions), or of its width."""
+
+    main: ClassVar[str] = "tokens"
+    splits_sequence: ClassVar[bool] = False
+
+    tokens: Amount | None = Field(default=None, description="Tokens that stay.")
+    drop: Amount | None = Field(default=None, description="Tokens that are left out, such as that of a class.")
+    width: Amount | None = Field(default=None, description="Width, or channels, that stay.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return a part of what enters."""
+        wants(taken, "tokens", "rows", "maps", what="slice")
+        given = [key for key in ("tokens", "drop", "width") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise WrongBlockError("expected exactly one of tokens, drop, width")
+        own = sizes.of(getattr(self, given[0]), given[0])
+        if given != ["width"]:
+            wants(taken, "tokens", what=f"slice with {given[0]}")
+            return taken
+        if own > taken.width:
+            raise WrongBlockError(f"{own:,} of a width of {taken.width:,}", "width")
+        return widened(taken, own)
+
+
+class FoldBlock(OfTokensBlock):
+    """Neighbouring tokens side by side as one of their widths together, as mergers of image tokens have it."""
+
+    main: ClassVar[str] = "tokens"
+    splits_sequence: ClassVar[bool] = False
+
+    tokens: Amount = Field(description="How many become one.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return fewer tokens, as much wider."""
+        wants(taken, "tokens", what="fold")
+        return widened(taken, taken.width * sizes.of(self.tokens, "tokens"))
+
+
+class FlattenBlock(LayerBlock):
+    """All positions of maps in one row each; a map's side is known when the model runs."""
+
+    positions: Amount = Field(
+        default=1, description="Positions of each map, such as 7 * 7 after an adaptive_average of 7."
+    )
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return rows."""
+        wants(taken, "maps", what="flatten")
+        return Form("rows", taken.width * sizes.of(self.positions, "positions"))
