@@ -145,8 +145,11 @@ def divide(a: Real, b: Real) -> Real:
 @noted
 def _divided(a: Any, b: Any) -> Any:
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    shape = np.broadcast_shapes(above.shape, below.shape)
-    return np.divide(above, below, out=np.zeros(shape), where=above != 0.0)
+    nothing = above == 0.0
+    if not nothing.any():
+        return above / below
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(nothing, 0.0, above / below)
 
 
 def round_up(a: Real, granule: float) -> Real:

@@ -222,7 +222,13 @@ def _stack(values: Sequence[Any], axis: int = 0) -> Any:
 
 def stacked(axis: int, *values: Any) -> Any:
     """Return arrays of any lengths that go together as one array with one more axis."""
-    return np.stack(np.broadcast_arrays(*values), axis=axis)
+    if axis:
+        return np.stack(np.broadcast_arrays(*values), axis=axis)
+    shape = np.broadcast_shapes(*{value.shape for value in values})
+    whole = np.empty((len(values), *shape), np.result_type(*{value.dtype for value in values}))
+    for place, value in enumerate(values):
+        whole[place] = value
+    return whole
 
 
 def _concatenate(values: Sequence[Any], axis: int = 0) -> Any:
