@@ -144,10 +144,11 @@ def bounded(case: dict[str, Any]) -> dict[str, Any]:
     searcher = given.searcher(space)
     layouts, left, seconds, limit = 0, 0, 0.0, Limits(case["limit"])
     for families in searcher.classes():
-        searcher.bound(families, families.rows(0, 1))  # prices the layers
+        rows = families.rows()
+        searcher.bound(families, rows[:1])  # prices the layers
         began = time.process_time()
-        for first in range(0, families.count, MOST_ROWS):
-            some = families.rows(first, first + MOST_ROWS)
+        for first in range(0, len(rows), MOST_ROWS):
+            some = rows[first : first + MOST_ROWS]
             search = ClassSearch(searcher, families, Findings(), limit)
             left += sum(map(len, searcher.hopeful(families, some, search)))
             layouts += int(families.times(some).sum())

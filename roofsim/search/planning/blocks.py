@@ -170,11 +170,11 @@ def blocks_of(given: SearchInput, space: PlanSpace) -> list[RowBlock]:
     classes = searcher.classes()
     blocks = []
     for number in ordered(len(classes)):
-        count, families = classes[number].count, len(classes[number].families())
+        rows, families = classes[number].rows(), len(classes[number].families())
         most = min(MOST_ROWS, max(MOST_PAIRS // families, 1))
-        for first in range(0, count, most):
-            block = RowBlock(number, first, min(first + most, count))
-            blocks.append((searcher.least(classes[number], classes[number].rows(first, block.last)), block))
+        for first in range(0, len(rows), most):
+            block = RowBlock(number, first, min(first + most, len(rows)))
+            blocks.append((searcher.least(classes[number], rows[first : block.last]), block))
     return [block for _, block in sorted(blocks, key=lambda one: one[0])]
 
 

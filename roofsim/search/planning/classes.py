@@ -73,7 +73,7 @@ class FamilyClass:
         ]
 
     def _layout(self, words: dict[int, int]) -> Parallel:
-        return self.space.rows_at(words, self.rows(0, 1)).family.row("", 0)[1].parallel
+        return self.space.rows_at(words, self.rows()[:1]).family.row("", 0)[1].parallel
 
     @property
     def usual(self) -> dict[int, int]:
@@ -81,26 +81,14 @@ class FamilyClass:
         return self.families()[0]
 
     @remembered
-    def _crossed(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self._times())
-
-    @property
-    def count(self) -> int:
-        """How many layouts of the space some family of the class has."""
-        return len(self._crossed()) * self.space.others
-
-    def rows(self, first: int = 0, last: int | None = None) -> NDArray[np.int64]:
-        """Return which of the layouts of the space some family of the class has: those between two places, where asked."""
-        return self.space.numbered(self._crossed(), first, self.count if last is None else min(last, self.count))
-
-    @property
-    def layouts_in_all(self) -> int:
-        """How many layouts its families have."""
-        return int(self._times().sum()) * self.space.others
+    def rows(self) -> NDArray[np.int64]:
+        """Return which of the layouts of the space some family of the class has."""
+        rows: NDArray[np.int64] = np.flatnonzero(self._times()).astype(np.int32)
+        return rows
 
     def times(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many families have each of some layouts."""
-        return self._times()[rows // self.space.others]
+        return self._times()[rows]
 
     @remembered
     def _times(self) -> NDArray[np.int64]:
@@ -118,7 +106,7 @@ class FamilyClass:
         shape = [len(self.space.grid.axes[place].values) for place in self.free]
         held = np.ones((*shape, len(rows)), dtype=bool)
         for at, place in enumerate(self.free):
-            own = np.array([self.space.of_word(place, value)[rows // self.space.others] for value in range(shape[at])])
+            own = np.array([self.space.of_word(place, value)[rows] for value in range(shape[at])])
             held &= own.reshape([shape[at] if axis == at else 1 for axis in range(len(shape))] + [len(rows)])
         return held.reshape(math.prod(shape), len(rows))
 
@@ -139,4 +127,4 @@ def classes_of(space: PlanSpace) -> list[FamilyClass]:
 
 def layouts_of(space: PlanSpace) -> int:
     """Return how many layouts a space has."""
-    return sum(one.layouts_in_all for one in classes_of(space))
+    return sum(int(one.times(one.rows()).sum()) for one in classes_of(space))

@@ -125,7 +125,7 @@ class Searcher:
         self, families: FamilyClass, limits: Limits | None = None, first: int = 0, last: int | None = None
     ) -> Findings:
         """Return what some rows of a class hold, with the words of each of its families; only what `limits` allow counts."""
-        rows, findings = families.rows(first, last), Findings()
+        rows, findings = families.rows()[first:last], Findings()
         findings.considered = int(families.times(rows).sum())
         run = ClassSearch(self, families, findings, limits or Limits())
         for pairs in self.hopeful(families, rows, run):
@@ -197,9 +197,8 @@ class Searcher:
         """Return layouts with the usual words that stand for all that layers take in a class; looked for part by part."""
         usual, parts = families.usual, []
         every = np.flatnonzero(self.space.of_words(usual))
-        count = len(every) * self.space.others
-        for begin in range(0, count, _TOGETHER):
-            some = self.space.numbered(every, begin, min(begin + _TOGETHER, count))
+        for begin in range(0, len(every), _TOGETHER):
+            some = every[begin : begin + _TOGETHER]
             parts.append(some[first_of_each(self.space.rows_at(usual, some))])
         return self.space.rows_at(usual, np.concatenate(parts)) if parts else None
 

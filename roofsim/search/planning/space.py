@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -141,37 +140,20 @@ class PlanSpace:
 
     def count(self, words: Mapping[int, int]) -> int:
         """Return how many layouts there are with some words, in which each word makes a difference."""
-        return int(self.of_words(words).sum()) * self.others
+        return int(self.of_words(words).sum())
 
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
-        chosen = self.numbered(np.flatnonzero(self.of_words(words)))
+        chosen = np.flatnonzero(self.of_words(words))
         return self.rows_at(words, chosen) if len(chosen) else None
 
-    @property
-    def others(self) -> int:
-        """How many combinations of numbers that are none of a layout's (batches, say) go with each of `crossed`."""
-        return math.prod(len(self.grid.axes[place].values) for place in self._others())
-
-    def numbered(self, crossed: NDArray[Any], first: int = 0, last: int | None = None) -> NDArray[np.int64]:
-        """Return the numbers of layouts: some of `crossed`, each with each of `others`; those between two places, where asked."""
-        places = np.arange(first, len(crossed) * self.others if last is None else last)
-        numbers: NDArray[np.int64] = np.take(crossed, places // self.others) * self.others + places % self.others
-        return numbers
-
     def rows_at(self, words: Mapping[int, int], chosen: NDArray[np.int64]) -> Rows:
-        """Return some layouts by their numbers, with some words."""
-        grid, joined, others = self.grid, self.crossed().taken(chosen // self.others), self._others()
-        other = (
-            np.unravel_index(chosen % self.others, [len(grid.axes[place].values) for place in others]) if others else ()
-        )
-        index = [np.broadcast_to(np.int64(words.get(place, 0)), len(chosen)) for place in range(len(grid.axes))]
+        """Return some of the layouts that `crossed` counts, with some words."""
+        grid, joined = self.grid, self.crossed().taken(chosen)
+        index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
         for place in inner_of(self._numbers(), tables_of(grid)):
             key = _key(grid.axes[place])
-            if key in _FIELD_OF:
-                index[place] = joined.places[_FIELD_OF[key]].astype(np.int64)
-            else:
-                index[place] = other[others.index(place)]
+            index[place] = joined.places[_FIELD_OF.get(key, key)].astype(np.int64)
         family = self._family(tuple(sorted(words.items())))
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
 
@@ -199,11 +181,9 @@ class PlanSpace:
         return self._of_word(_key(self.grid.axes[place]), self.grid.axes[place].values[value])
 
     def groups(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return of some layouts the place of their number of GPUs among those that are searched."""
+        """Return of some of `crossed` the place of their number of GPUs among those that are searched."""
         places = self.crossed().places.get("gpus")
-        return (
-            np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen // self.others].astype(np.int64)
-        )
+        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen].astype(np.int64)
 
     def group_names(self, words: Sequence[tuple[int, int]]) -> dict[float, str]:
         """Return a name of each number of GPUs with a card's words, where the front is of several; in the order of `groups`."""
@@ -219,7 +199,6 @@ class PlanSpace:
     def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
         return numbers_of(self.document, self.grid)
 
-    @remembered
     def _others(self) -> list[int]:
         """Return the axes of numbers that are none of a layout's: each value of them goes with each layout."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
@@ -227,11 +206,15 @@ class PlanSpace:
 
     @remembered
     def crossed(self) -> Joined:
-        """Return the layouts whose numbers go together, whatever the words and the other axes of numbers."""
+        """Return the layouts whose numbers go together, whatever the words, with each value of the other axes of numbers."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
         keys = {place: _key(self.grid.axes[place]) for place in inner}
         axes = {_FIELD_OF[key]: self.grid.axes[place].values for place, key in keys.items() if key in _FIELD_OF}
-        return joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
+        joined = joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
+        for place in self._others():
+            axis = self.grid.axes[place]
+            joined = joined.crossed(_key(axis), list(range(len(axis.values))))
+        return joined
 
     def first(self, key: str) -> Any:
         """Return the first value of an axis; None where the key is no axis."""
