@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
-from roofsim.traced.points import noted
+from roofsim.traced.points import noted, trace_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,8 +145,11 @@ def divide(a: Real, b: Real) -> Real:
 @noted
 def _divided(a: Any, b: Any) -> Any:
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    shape = np.broadcast_shapes(above.shape, below.shape)
-    return np.divide(above, below, out=np.zeros(shape), where=above != 0.0)
+    nothing = above == 0.0
+    if not nothing.any():
+        return above / below
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(nothing, 0.0, above / below)
 
 
 def round_up(a: Real, granule: float) -> Real:
@@ -269,6 +272,8 @@ def on_distinct(function: Callable[..., Array], numbers: Sequence[Any]) -> Array
     >>> squares[[0, -1]].tolist(), squares.size, seen
     ([40.0, 90.0], 512, [2])
     """
+    if trace_in(numbers) is not None:
+        return cast("Array", noted(function)(*numbers))
     points = max((np.shape(each)[-1] for each in numbers if np.ndim(each)), default=1)
     varying = [at for at, each in enumerate(numbers) if np.ndim(each) and np.shape(each)[-1] == points]
     alike = _alike_points([np.asarray(numbers[at]).reshape(-1, points) for at in varying]) if points >= _MANY else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario, Top
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.request import Overrides, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from roofsim.search.table import SweepTable
     from roofsim.spec.reading.source import Document
+
+#: Rows of CSV that are written at once.
+CSV_ROWS = 10_000
 
 AxisTexts = Annotated[
     list[str] | None,
@@ -80,20 +83,21 @@ def sweep(
     figures = _figures(figure)
     table = _swept(document, axes, figures, sort)
     order = _order(table, sort)[:top]
-    if not as_rows(table.to_rows(order.tolist()) if csv else [], json=False, csv=csv):
-        if json:
-            from roofsim.report.tabular import to_json
+    if csv:
+        _print_csv(table, order)
+    elif json:
+        from roofsim.report.tabular import to_json
 
-            write_text(to_json(table.to_dict(order.tolist())))
-        else:
-            from roofsim.report.sweep import MOST, print_sweep
+        write_text(to_json(table.to_dict(order.tolist())))
+    else:
+        from roofsim.report.sweep import MOST, print_sweep
 
-            print_sweep(console(), table, order=order[: top or MOST], figures=figures)
+        print_sweep(console(), table, order=order[: top or MOST], figures=figures)
     if not table.feasible.any():
         from roofsim.errors import SpecError
 
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
-    places = tuple(order.tolist())
+    places = () if html is None else tuple(order.tolist())
     asked = {"axes": axes, "figures": _wanted(figures, sort)}
     write_report(html, table, "sweep", document, asked, shown=figures, places=places)
     if parquet is not None:
@@ -106,6 +110,16 @@ def sweep(
 
         with look(dark=dark):
             draw_sweep(table, plot, figures=figures)
+
+
+def _print_csv(table: SweepTable, order: NDArray[np.int64]) -> None:
+    """Print points as CSV, some thousand at a time."""
+    from roofsim.report.tabular import csv_blocks, flat
+
+    blocks = (order[first : first + CSV_ROWS].tolist() for first in range(0, len(order), CSV_ROWS))
+    several = {name for path, values in table.axes.items() for value in values for name in flat({path: value})}
+    for text in csv_blocks(([flat(row) for row in table.to_rows(block)] for block in blocks), sorted(several)):
+        write_text(text)
 
 
 def _figures(text: str | None) -> tuple[str, ...]:

@@ -44,8 +44,9 @@ def settled(value: Any, *, of_points: bool) -> Any:
 
 def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
     """Return the numbers of each kernel of a stack on its own."""
-    array = np.broadcast_to(as_array(values), (count, *shape))
-    if not shape:
-        rows: list[Any] = array.tolist()
+    given = as_array(values)
+    if given.ndim == 0 or given.shape[1:] == (1,) * len(shape):  # a number of each kernel, whatever the sizes
+        rows: list[Any] = np.broadcast_to(given.reshape(-1), count).tolist()
         return rows
+    array = np.broadcast_to(given, (count, *shape))
     return [settled(row, of_points=of_points) for row in array]

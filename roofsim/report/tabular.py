@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 def to_json(data: Any) -> str:
@@ -21,6 +24,22 @@ def rows_to_csv(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
+
+
+def csv_blocks(blocks: Iterable[list[dict[str, Any]]], names: Iterable[str] = ()) -> Iterator[str]:
+    r"""Yield blocks of rows as CSV, the first with a header: of the keys of its rows, then those of `names` that they lack.
+
+    >>> list(csv_blocks([[{"a": 1}], [{"a": 2, "b": 3}]], ["b"]))
+    ['a,b\n1,\n', '2,3\n']
+    """
+    header: list[str] = []
+    for rows in blocks:
+        out = io.StringIO()
+        if not header:
+            header = list(dict.fromkeys([*(name for row in rows for name in row), *names]))
+            csv.DictWriter(out, header, lineterminator="\n").writeheader()
+        csv.DictWriter(out, header, lineterminator="\n").writerows(rows)
+        yield out.getvalue()
 
 
 def flat(data: Any, prefix: str = "") -> dict[str, Any]:

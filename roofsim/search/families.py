@@ -16,6 +16,7 @@ import numpy as np
 
 from roofsim.errors import SpecError
 from roofsim.records import dataclass, field
+from roofsim.search.crossing import TableCross
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.point import DEGREES, SIZES
@@ -124,6 +125,16 @@ class Rows:
         """Return some of them."""
         return Rows(self.family, self.places[chosen], tuple(index[chosen] for index in self.at))
 
+    def elsewhere(self, number: int) -> Rows:
+        """Return so many points at random among all of the family, whichever of them these are."""
+        shape = [len(axis.values) for axis in self.family.space.axes]
+        inner, draw = inner_of(self.family.numbers, self.family.tables), np.random.default_rng(number)
+        at = [
+            draw.integers(0, length, number) if place in inner else np.full(number, self.at[place][0])
+            for place, length in enumerate(shape)
+        ]
+        return Rows(self.family, np.ravel_multi_index(at, shape), tuple(at))
+
     def places_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return which of them some points of the space are."""
         order = np.argsort(self.places, kind="stable")
@@ -151,6 +162,18 @@ class Rows:
         """Return which of these rows each point has."""
         table = self.table(name)
         return np.zeros(len(self), dtype=np.int64) if table is None else table[1]
+
+    def cross(self, name: str) -> TableCross:
+        """Return the shape of a table: how many values each of its axes has, whether the points have them or not."""
+        return TableCross(tuple(map(len, self.axis_values(name))))
+
+    def axis_values(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the values of each axis of a table."""
+        return [self.family.space.axes[place].values for place in self.family.tables[name]]
+
+    def on_axis(self, name: str, axis: int) -> NDArray[np.int64]:
+        """Return which value of an axis of a table each point has."""
+        return self.at[self.family.tables[name][axis]]
 
     def table(self, name: str) -> tuple[list[int], NDArray[np.int64]] | None:
         """Return the rows of a table that the points have, and the place among them of each point's; None without such axes."""

@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.errors import SpecError
 from roofsim.points import Diverged, points
 from roofsim.records import dataclass, replace
+from roofsim.search.crossing import CHECKED, InseparableError, TableCross
 from roofsim.search.stacking import form_of, mapped, stack
 from roofsim.spec.resolve import Resolver
 from roofsim.spec.rules.rule import Checks
@@ -190,6 +191,15 @@ class RowsResolver(SharedResolver):
         whole: T = mapped(stack(parts, [1] * len(parts)), lambda numbers: numbers[index])
         return whole
 
+    def along(self, name: str, axis: int, values: NDArray[np.float64]) -> Any:
+        """Return a number that one axis of a table changes, as looked up by each point; `values` along that axis."""
+        return points(values[self.rows.on_axis(name, axis)])
+
+    def crossed(self, name: str, rows: int) -> TableCross | None:
+        """Return a table that is found along its axes rather than row by row, of so many rows that points have; None otherwise."""
+        cross = self.rows.cross(name)
+        return cross if sum(cross.shape) + 2 * CHECKED < rows else None
+
     def _of_first_rows(self, scenario: Scenario) -> Scenario:
         """Return the scenario with the words of the first row of each table."""
         update: dict[str, Any] = {}
@@ -241,17 +251,21 @@ class RowsResolver(SharedResolver):
         SpecError
             Where no row can be.
         """
-        table, family = self.rows.table(name), self.rows.family
+        table = self.rows.table(name)
         numbers, index = ([0], None) if table is None else table
+        cross = None if table is None else self.crossed(name, len(numbers))
+        if cross is not None:
+            try:
+                return self._along_axes(name, cross, find)
+            except (InseparableError, SpecError):
+                pass
         parts: list[Any] = []
         forms: list[Hashable] = []
         for number in numbers:
             try:
-                document, scenario = family.row(name, number)
-                resolver = SharedResolver(document, self.importer, self.shared)
-                parts.append(find(resolver, scenario))
-                forms.append((form_of(parts[-1]), tuple(path for path, _ in flat_override(scenario.hardware.override))))
-                self.engine_label = resolver.engine_label or self.engine_label
+                part, form = self._found(name, number, find)
+                parts.append(part)
+                forms.append(form)
             except SpecError as error:
                 parts.append(error)
                 forms.append(None)
@@ -261,6 +275,35 @@ class RowsResolver(SharedResolver):
             return parts[0] if index is None else self.joined(name, parts, index)  # type: ignore[no-any-return]
         known = {form: number for number, form in enumerate(dict.fromkeys(forms))}
         raise Diverged(np.array([known[form] for form in forms])[index])
+
+    def _along_axes(self, name: str, cross: TableCross, find: Callable[[SharedResolver, Scenario], T]) -> T:
+        """Return a part of the scenarios, found along the axes of its table.
+
+        Raises
+        ------
+        InseparableError
+            Where a number follows from several axes, or rows are of several forms.
+        SpecError
+            Where some row cannot be.
+        """
+        forms: set[Hashable] = set()
+
+        def part(number: int) -> T:
+            found, form = self._found(name, number, find)
+            forms.add(form)
+            if len(forms) > 1:
+                raise InseparableError
+            return found
+
+        return cross.joined(part, lambda axis, values: self.along(name, axis, values))  # type: ignore[no-any-return]
+
+    def _found(self, name: str, number: int, find: Callable[[SharedResolver, Scenario], T]) -> tuple[T, Hashable]:
+        """Return a part of a row of a table, and its form."""
+        document, scenario = self.rows.family.row(name, number)
+        resolver = SharedResolver(document, self.importer, self.shared)
+        part = find(resolver, scenario)
+        self.engine_label = resolver.engine_label or self.engine_label
+        return part, (form_of(part), tuple(path for path, _ in flat_override(scenario.hardware.override)))
 
 
 def _text(value: Any) -> str:

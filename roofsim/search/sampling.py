@@ -19,17 +19,19 @@ from roofsim.traced.replay import Replay
 from roofsim.traced.trace import SampleTrace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from roofsim.evaluate import Evaluation
     from roofsim.points import Points
+    from roofsim.search.crossing import TableCross
     from roofsim.search.families import Rows
-    from roofsim.search.resolving import Shared
+    from roofsim.search.resolving import Shared, SharedResolver
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.rules.rule import Rule
+    from roofsim.spec.scenario.workload import Scenario
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -38,6 +40,8 @@ C = TypeVar("C")
 FIGURES: Final = ("step_time", "memory.peak", "memory.capacity")
 #: The figure that is worked out where it is asked for: what each GPU draws on average, NaN where that is not known.
 WATTS: Final = "watts"
+#: Values of a table's axes up to which all of them are found for a program, whatever the points that it is traced for have.
+MOST_VALUES: Final = 16_384
 #: What code raises that is written for one number, and is given several.
 NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
 
@@ -78,6 +82,8 @@ class SampledRows(RowsResolver):
         self.checks: TraceChecks = TraceChecks(self.document, trace.samples)
         self.bits: dict[str, int] = {}
         self.leaves: dict[int, tuple[str, NDArray[np.float64] | None]] = {}
+        self.axes: dict[str, tuple[str, int, tuple[Any, ...]]] = {}
+        """Column of an axis of a table that was found along its axes -> the table, which axis, and its values."""
         self.decided = 0
         """Guards of the trace that the resolving needed."""
 
@@ -110,6 +116,25 @@ class SampledRows(RowsResolver):
             return made
 
         whole: T = mapped(stack(parts, [1] * len(parts)), leaf)
+        return whole
+
+    def along(self, name: str, axis: int, values: NDArray[np.float64]) -> TracedPoints:
+        """Return a number that one axis of a table changes as the samples have it: of a column of its own."""
+        column = f"{name} {axis}"
+        made = self.trace.leaf(np.take(values, self.rows.on_axis(name, axis)[self.samples]), self._bit(column))
+        self.leaves[made.node] = column, values
+        return made
+
+    def crossed(self, name: str, rows: int) -> TableCross | None:
+        """Return a table of few enough values, however many rows the points have: a program is kept for all of them."""
+        del rows
+        cross = self.rows.cross(name)
+        return cross if sum(cross.shape) <= MOST_VALUES else None
+
+    def _along_axes(self, name: str, cross: TableCross, find: Callable[[SharedResolver, Scenario], T]) -> T:
+        whole = super()._along_axes(name, cross, find)
+        for axis, values in enumerate(self.rows.axis_values(name)):
+            self.axes[f"{name} {axis}"] = name, axis, values
         return whole
 
 
@@ -148,6 +173,8 @@ class TracedProgram:
         As those of `SampledRows`.
     tables
         Name of a table that the points share rows of -> the numbers of these rows.
+    axes
+        As that of `SampledRows`: columns of tables whose axes change numbers of their own.
     fixed
         Column -> the value that all its points have, a number or the values of a table's axes.
     split
@@ -161,6 +188,7 @@ class TracedProgram:
     bits: dict[str, int]
     leaves: dict[int, tuple[str, NDArray[np.float64] | None]]
     tables: dict[str, tuple[Any, ...]]
+    axes: dict[str, tuple[str, int, tuple[Any, ...]]]
     fixed: dict[str, Any]
     split: dict[str, bool]
     rules: tuple[str, ...]
@@ -218,6 +246,10 @@ class TracedProgram:
             values = rows.table_values(name)
             index = rows.table_index(name)
             own &= np.take(np.array([value in known for value in values]), index)
+        for table, axis, known in self.axes.values():
+            own &= np.take(
+                np.array([value in known for value in rows.axis_values(table)[axis]]), rows.on_axis(table, axis)
+            )
         return own
 
     def columns(self, rows: Rows) -> tuple[dict[int, NDArray[Any]], dict[int, NDArray[Any]]]:
@@ -229,10 +261,18 @@ class TracedProgram:
                 known = {value: place for place, value in enumerate(self.tables[name])}
                 places = np.array([known.get(value, 0) for value in rows.table_values(name)], dtype=np.int32)
                 codes[bit] = np.take(places, rows.table_index(name))
+            elif name in self.axes:
+                table, axis, values = self.axes[name]
+                known = {value: place for place, value in enumerate(values)}
+                places = np.array([known.get(value, 0) for value in rows.axis_values(table)[axis]], dtype=np.int32)
+                codes[bit] = np.take(places, rows.on_axis(table, axis))
             else:
                 codes[bit] = numbers[name][0]
+        used: dict[str, NDArray[Any]] = {}
+        for name, bit in self.bits.items():
+            used[name], codes[bit] = _used(codes[bit])
         leaves = {
-            node: floats(numbers[name][1]) if of_table is None else of_table
+            node: np.take(floats(numbers[name][1]) if of_table is None else of_table, used[name], axis=0)
             for node, (name, of_table) in self.leaves.items()
         }
         return leaves, codes
@@ -270,7 +310,12 @@ class Tracing:
         return TracedProgram(
             bits=self.resolver.bits,
             leaves=self.resolver.leaves,
-            tables={name: tuple(rows.table_values(name)) for name in rows.family.tables},
+            tables={
+                name: tuple(rows.table_values(name))
+                for name in rows.family.tables
+                if not any(table == name for table, *_ in self.resolver.axes.values())
+            },
+            axes=self.resolver.axes,
             fixed={name: value for name, value in numbers.items() if name not in self.resolver.bits},
             split={name: bool(value > 1.0) for name, value in numbers.items() if name in DEGREES},
             rules=tuple(code for code, _ in conditions),
@@ -285,6 +330,13 @@ class Tracing:
         first, fine, results, _ = self._program({"label": Ref(node)}).answered(self.rows)
         parts = [np.flatnonzero((first >= 0) | (first == -2)), *(fine[part] for part in alike(_flat(results, fine)))]
         return [part for part in parts if len(part)]
+
+
+def _used(codes: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Return which values of a column some points have, and which of these each has."""
+    there = np.bincount(codes) > 0
+    places: NDArray[np.int32] = np.cumsum(there, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(there), np.take(places, codes)
 
 
 def _flat(results: dict[str, Any], fine: NDArray[Any]) -> NDArray[Any]:

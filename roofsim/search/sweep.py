@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
-    from roofsim.search.families import Rows
+    from roofsim.search.families import Rows, ScenarioFamily
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
 
@@ -40,6 +40,8 @@ MOST_TOGETHER: Final = 1024
 TOGETHER = True
 #: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
 REPLAYED_FROM = 4096
+#: Points of a family whose programs are traced before those of a part of it are replayed.
+LOOKED: Final = 4096
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
 #: Parts that ask for the step on other hardware.
@@ -96,6 +98,8 @@ class _Sweep:
     together: int = 0
     alone: int = 0
     structures: int = 0
+    looked_at: ScenarioFamily | None = None
+    """The family that was last traced."""
 
     def __post_init__(self) -> None:
         self.columns = Columns(self.space)
@@ -109,7 +113,12 @@ class _Sweep:
             self._add_resolved(rows)
             return
         part = rows.part(fine)
-        answer = mesh_of(part.family, self.importer, self.reader.shared).evaluate(part)
+        mesh = mesh_of(part.family, self.importer, self.reader.shared)
+        if part.family is not self.looked_at and self.space.size > len(rows):
+            # Programs are traced of points of the whole family: those of a part have more in common.
+            self.looked_at, spread = part.family, rows.elsewhere(LOOKED)
+            self.structures += mesh.evaluate(spread.part(np.flatnonzero(spread.readable()))).programs
+        answer = mesh.evaluate(part)
         open_ = np.flatnonzero(~np.isnan(answer.figures["step_time"]))
         figures = {name: values[open_] for name, values in answer.all_figures().items()}
         self._keep(part.places, figures, open_)

@@ -31,22 +31,23 @@ class Keys:
         Bit of a column -> how many values it has.
     rows
         How many points there are.
+    differ
+        Whether hardly two points have the same values of all these columns, so that they need not be found.
     """
 
-    def __init__(self, codes: Mapping[int, NDArray[Any]], counts: Mapping[int, int], rows: int) -> None:
+    def __init__(
+        self, codes: Mapping[int, NDArray[Any]], counts: Mapping[int, int], rows: int, *, differ: bool = True
+    ) -> None:
         self.rows = rows
         self._counts = dict(counts)
-        whole = sum(codes)
-        self._sets: dict[int, _KeySet] = {whole: _KeySet(dict(codes), rows)}
-        self._whole = self._given = whole
-        self._between: dict[tuple[int, int], NDArray[Any] | None] = {}
+        self._points = _KeySet(dict(codes), rows)
+        self._sets: dict[int, _KeySet] = {}
+        self._given = sum(codes) if differ else -1
+        self._between: dict[tuple[int, int | None], NDArray[Any] | None] = {}
 
     def add(self, column: int, codes: NDArray[Any], count: int) -> None:
         """Add a column of all points."""
-        whole = self._sets[self._whole]
-        whole.codes[column], self._counts[column] = codes, count
-        self._whole |= column
-        self._sets[self._whole] = whole
+        self._points.codes[column], self._counts[column] = codes, count
 
     def prepare(self, columns: Iterable[int]) -> None:
         """Find the combinations of several sets of columns, the larger sets first: the smaller are found among theirs."""
@@ -66,11 +67,9 @@ class Keys:
     def rows_of(self, fewer: int, columns: int | None = None) -> NDArray[Any] | None:
         """Return the row of each combination of `columns` (of each point) among those of fewer; None where they are the same."""
         own = self._set(fewer)
-        if columns is None:
-            columns = self._whole
         key = fewer, columns
         if key not in self._between:
-            other = self._set(columns)
+            other = self._points if columns is None else self._set(columns)
             same = own is other
             self._between[key] = None if same else own.place(self._number(fewer, other), other.rows)
         return self._between[key]
@@ -79,13 +78,14 @@ class Keys:
         if columns not in self._sets:
             # Columns that others add say nothing new of a point.
             whole = columns & self._given == self._given
-            self._sets[columns] = self._sets[self._whole] if whole else self._made(columns)
+            self._sets[columns] = self._points if whole else self._made(columns)
         return self._sets[columns]
 
     def _made(self, columns: int) -> _KeySet:
         """Find the combinations of columns, among those of the fewest rows that have these columns."""
         own = [bit for bit in self._counts if bit & columns]
-        able = (each for each in self._sets.values() if all(bit in each.codes for bit in own))
+        sets = (self._points, *self._sets.values())
+        able = (each for each in sets if all(bit in each.codes for bit in own))
         source = min(able, key=lambda each: each.rows)
         numbers = self._number(columns, source)
         size = 1

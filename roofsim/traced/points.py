@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from roofsim.points import Points
+from roofsim.points import Points, agreed
 from roofsim.records import fields, is_dataclass
 from roofsim.symbols import UntracedError
 
@@ -165,6 +165,10 @@ def _unchanged(ufunc: Any, first: Any, second: Any) -> Any:
     return None
 
 
+#: Other points than samples have up to the next multiple of it.
+_SPARE: Final = 2
+
+
 def keyed(value: Any) -> Any:
     """Return a number of which points have few values, though it follows from several others: of samples, as a column of its own.
 
@@ -181,6 +185,21 @@ def as_array(value: Any, dtype: Any = None) -> NDArray[Any]:
     (array(2.), array([1., 2.]))
     """
     return value if isinstance(value, TracedPoints) else np.asarray(value, dtype=dtype)
+
+
+def widest(counts: Any) -> int:
+    """Return the largest of some counts, or more, to decide how many columns of an array are worked out.
+
+    Other points than samples may have more columns: up to a multiple of two of what samples have. Of others the trace says nothing.
+
+    >>> widest(np.array([[1, 3], [2, 2]]))
+    3
+    """
+    most = int(np.asarray(counts).max())
+    if isinstance(counts, TracedPoints):
+        most = -(-most // _SPARE) * _SPARE
+        agreed(counts <= most)
+    return most
 
 
 def noted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +222,13 @@ def _stack(values: Sequence[Any], axis: int = 0) -> Any:
 
 def stacked(axis: int, *values: Any) -> Any:
     """Return arrays of any lengths that go together as one array with one more axis."""
-    return np.stack(np.broadcast_arrays(*values), axis=axis)
+    if axis:
+        return np.stack(np.broadcast_arrays(*values), axis=axis)
+    shape = np.broadcast_shapes(*{value.shape for value in values})
+    whole = np.empty((len(values), *shape), np.result_type(*{value.dtype for value in values}))
+    for place, value in enumerate(values):
+        whole[place] = value
+    return whole
 
 
 def _concatenate(values: Sequence[Any], axis: int = 0) -> Any:

@@ -185,8 +185,8 @@ class Replay:
         counts = {
             bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
         }
-        codes = {bit: code for bit, code in codes.items() if bit in counts}
-        keys = Keys(codes, counts, rows)
+        own = {bit: code for bit, code in codes.items() if bit in counts}
+        keys = Keys(own, counts, rows, differ=len(own) == len(codes))
         values: dict[int, Any] = {
             leaf: np.take(leaves[leaf], keys.codes(bit, bit))
             for leaf in self.leaves
@@ -205,9 +205,10 @@ class Replay:
             elements += self._run_block(block, keys, values)
         belongs = np.ones(rows, dtype=bool)
         for guard in self.guards:
-            broken = _broken(values[guard.node], guard.value)
+            node = self.nodes[guard.node]
+            broken = _broken(values[guard.node], guard.value, node.axis)
             if broken.any():
-                place = keys.rows_of(self.nodes[guard.node].columns)
+                place = keys.rows_of(node.columns)
                 belongs &= ~(broken if place is None else broken[place])
         if self.joined is None and rows >= AT_ONCE:
             self.joined = self._joined(keys, rows)
@@ -333,7 +334,7 @@ def _refs(kept: Any) -> Iterator[int]:
             yield from _refs(part)
 
 
-def _broken(values: Any, value: Any) -> NDArray[np.bool_]:
-    broken = np.asarray(values) != value
+def _broken(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:
+    broken = np.moveaxis(np.asarray(values) != value, axis, 0)
     each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
     return each

@@ -10,6 +10,7 @@ import roofsim
 from benchmarks.layouts import layouts, measure
 from roofsim.api import import_model
 from roofsim.search import mesh, sampling, sweep
+from roofsim.search.crossing import InseparableError, TableCross
 from roofsim.search.mesh import evaluate_layouts
 from roofsim.spec.scenario.document import load_scenario
 
@@ -73,6 +74,17 @@ CASES: dict[str, tuple[str, dict[str, list[Any]], dict[str, Any]]] = {
         },
         TRAINING | {"gpu": "h100"},
     ),
+    "axes of hardware, found along each": (
+        "llama3-8b",
+        {
+            "workload.micro_batch_size": [1, 2, 5],
+            "workload.sequence_length": [100, 1000, 1001, 4096],
+            "hardware.override.gpu.memory.bandwidth": [f"{1.0 + 0.13 * place:.2f} TB/s" for place in range(17)],
+            "hardware.override.gpu.peak.bf16": ["0.2x", "0.5x", "0.9x", "1x"],
+            "hardware.override.gpu.tdp": ["600 W", "700 W", "800 W"],
+        },
+        {"precision": "bf16", "gpu": "h100", "hardware__power_limit": "500 W"},
+    ),
     "convolutions": (
         "resnet50",
         {"workload.batch_size": [16, 32, 64], "hardware.override.gpu.memory.bandwidth": ["1 TB/s", "3 TB/s"]},
@@ -128,6 +140,25 @@ def test_a_replay_says_what_arrays_say(monkeypatch):
         np.testing.assert_allclose(replayed[figure], arrays[figure], rtol=1e-12)
 
 
+def test_numbers_that_follow_from_several_axes_are_found_row_by_row():
+    cross = TableCross((3, 4))
+    found: list[int] = []
+
+    def row(number: int) -> tuple[float, float]:
+        found.append(number)
+        first, second = divmod(number, 4)
+        return float(first), float(second)
+
+    joined = cross.joined(row, lambda axis, values: (axis, values.tolist()))
+    assert joined == ((0, [0.0, 1.0, 2.0]), (1, [0.0, 1.0, 2.0, 3.0]))
+    with pytest.raises(InseparableError):
+        cross.joined(lambda number: (max(divmod(number, 4)) * 1.0, 0.0), lambda axis, values: axis)
+    large = TableCross((300, 400))
+    found.clear()
+    large.joined(lambda number: (float(divmod(number, 400)[0]), row(number)[0] * 0.0), lambda axis, values: axis)
+    assert len(found) < 800
+
+
 def test_traces_are_kept_for_other_numbers():
     others = MEGATRON | {"gpu": "a100-sxm4-80gb", "gpus": 256, "global_batch_size": 1024}
     del others["workload__sequence_length"]
@@ -165,8 +196,8 @@ def test_layouts_of_any_structure_come_in_one_call():
 
 
 def test_elements_of_a_layout():
-    # One row per layout took 8,488 elements.
-    columns = layouts(1e4)
+    # One row per layout took 8,488 elements. The tiles of products count, once for each of their sizes.
+    columns = layouts(2e4)
     measure(columns)
     again = measure(columns)
     assert again["programs"] == 0

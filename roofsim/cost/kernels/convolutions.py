@@ -23,7 +23,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
-from roofsim.traced.points import as_array, noted
+from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,21 +140,14 @@ def _limits(
     shape = ConvolutionShape(
         **dict(zip(names, sizes, strict=True)), matrix=as_array(float(matrix)), planned=np.zeros(())
     )
-    compute, memory, spared = _bounds(shape, chip, constants, products, winograd)
+    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
+    compute, memory, spared = as_array(limits.compute), as_array(limits.memory), as_array(limits.spared)
     if _plans(library):
         memory = _with_images_near(memory, shape, chip, device, bandwidth)
     if weight:
         compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
         memory = traffic / (device.bandwidth * bandwidth)
     return compute, memory, spared, float(real(constants.sharpness))
-
-
-@noted
-def _bounds(
-    shape: ConvolutionShape, chip: Silicon, constants: ConvolutionConstants, products: Tiling | None, winograd: bool
-) -> tuple[Array, Array, Array]:
-    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
-    return np.asarray(limits.compute), np.asarray(limits.memory), np.asarray(limits.spared)
 
 
 def _plans(library: KernelLibrary) -> bool:

@@ -19,7 +19,6 @@ from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
 from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
-from roofsim.traced.points import noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -264,11 +263,10 @@ def product_limits(
     return [bounds[place] for place in range(len(shapes))]
 
 
-@noted
 def _limits(
     shape: Sequence[Array], share: Array, chip: Silicon, numbers: dict[str, float], tiling: Tiling
 ) -> tuple[Array, Array]:
-    m, n, k, batch, a, b, c, share, _ = np.broadcast_arrays(*shape, share, chip.compute_units)
+    m, n, k, batch, a, b, c = shape
     sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)
     return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
 

@@ -22,6 +22,7 @@ import numpy as np
 from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, on_distinct
+from roofsim.points import surely
 from roofsim.records import dataclass
 from roofsim.traced.points import as_array
 
@@ -208,10 +209,11 @@ def convolution_limits(
     `products` says how the library cuts products, where it cuts implicit ones on matrix units so too (None: it does not yet);
     `winograd` off leaves implicit products only.
     """
+    if not winograd or surely(as_array(shape.matrix) > 0.0):
+        compute, memory, _ = _Call(shape, silicon, constants).implicit(products)
+        return ConvolutionLimits(compute=compute, memory=memory, spared=SPARED[0])
     compute, memory, beside = algorithms(shape, silicon, constants, products)
     together = corner(compute, memory, constants.sharpness) + beside
-    if not winograd:
-        together[1:] = np.inf
     best = together.argmin(axis=0)[None]
     chosen = (np.take_along_axis(part, best, axis=0)[0] for part in (compute, memory, beside, together))
     arithmetic, traffic, transforms, total = chosen

@@ -14,7 +14,7 @@ import numpy as np
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar, on_distinct
 from roofsim.records import dataclass, fields, replace
-from roofsim.traced.points import as_array
+from roofsim.traced.points import as_array, noted, widest
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
 TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (64, 16)], float)
@@ -24,10 +24,14 @@ SPLITS: Final = np.array([1, 2, 4, 8, 16], float)
 _HEIGHT, _WIDTH, _SPLIT = (
     axis.ravel() for axis in np.broadcast_arrays(TILES[:, 0][:, None], TILES[:, 1][:, None], SPLITS[None, :])
 )
+#: Images of C, of partial sums, that are moved.
+_PARTIAL: Final = np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
 #: Sum of the reciprocals of a tile's sides, over that of a 128 x 128 tile: operand bytes loaded per FLOP.
 _THINNESS: Final = 64.0 * (1.0 / _HEIGHT + 1.0 / _WIDTH)
 #: k is processed in steps of this many elements.
 K_STEP: Final = 32.0
+#: Candidates that are seldom exceeded by those that none beats in both arithmetic and traffic.
+_FEW: Final = 8
 #: Bytes of a partial sum, which is kept in fp32.
 PARTIAL_BYTES: Final = 4.0
 
@@ -94,7 +98,7 @@ def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, ti
     constants = [getattr(tiling, name) for name in names]
 
     def least(m: Real, n: Real, k: Real, batch: Real, units: Real, *constants: Any) -> Array:
-        cost, _, _ = _candidates(m, n, k, batch, units, Tiling(**dict(zip(names, constants, strict=True))))
+        cost = _costs(m, n, k, batch, units, Tiling(**dict(zip(names, constants, strict=True))))
         return as_array(cost.min(axis=-1))
 
     return as_array(on_distinct(least, [m, n, k, batch, compute_units, *constants]) / _reference(tiling))
@@ -109,19 +113,20 @@ def _column(value: Real) -> Array:
     return as_array(value, dtype=np.float64)[..., None]
 
 
-def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array, Array]:
-    """Return what each tile and split (last axis) would cost.
-
-    Multiply-adds on the busiest compute unit, number of blocks, and partial sums moved, in fp32 images of C.
-    """
-    m_, n_, k_, batch_, units_ = (_column(size) for size in (m, n, k, batch, units))
-    blocks = batch_ * np.ceil(m_ / _HEIGHT) * np.ceil(n_ / _WIDTH) * _SPLIT
+@noted
+def _costs(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> Array:
+    """Return the multiply-adds on the busiest compute unit with each tile and split (last axis)."""
+    k_ = _column(k)
     depth = np.ceil(k_ / (_SPLIT * K_STEP)) * K_STEP + _column(tiling.ramp)
     depth = depth + np.where(_SPLIT > 1.0, _column(tiling.reduction), 0.0)
-    load = blocks / units_
+    load = _blocks(m, n, batch) / _column(units)
     waves = np.maximum(load, 1.0) + _column(tiling.wave) * (np.ceil(load) - np.maximum(load, 1.0))
-    cost = waves * (_HEIGHT * _WIDTH) * depth * (1.0 + _column(tiling.thinness) * _THINNESS)
-    return cost, blocks, np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
+    return as_array(waves * (_HEIGHT * _WIDTH) * depth * (1.0 + _column(tiling.thinness) * _THINNESS))
+
+
+def _blocks(m: Real, n: Real, batch: Real) -> Array:
+    """Return the number of blocks with each tile and split (last axis)."""
+    return as_array(_column(batch) * np.ceil(_column(m) / _HEIGHT) * np.ceil(_column(n) / _WIDTH) * _SPLIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,40 +195,62 @@ def resident_bandwidth(traffic: Array, silicon: Silicon, speedup: Real, reach: R
 
 def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> tuple[Array, Array]:
     """Return the seconds of arithmetic and of traffic of each product, with the tile and split that are best together."""
-    units = np.broadcast_to(as_array(silicon.compute_units, dtype=np.float64), shape.m.shape)
-    cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
+    units = as_array(silicon.compute_units, dtype=np.float64)
+    cost = _costs(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
+    # What the rates of a card change is left out of it: what depends on sizes alone is worked out once for all rates.
+    card = replace(silicon, peak=1.0, bandwidth=1.0, per_clock=1.0)
+    moved = _moving(shape, card, constants.fill, constants.cache_speedup, constants.cache_reach)
+    few, left = _unbeaten(cost, moved, _FEW)
+    if (most := widest(left)) > _FEW:
+        few, _ = _unbeaten(cost, moved, len(_SPLIT))
     rate = as_array(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
-    compute = cost / _column(rate)
-    memory = _moving(shape, silicon, constants, blocks / np.ceil(_column(shape.m) / _HEIGHT), partial)
-    together = corner(compute, memory, _column(constants.sharpness))
-    compute, memory = np.broadcast_arrays(compute, memory)
-    best = together.argmin(axis=-1)[..., None]
-    chosen = (np.take_along_axis(np.broadcast_to(limit, together.shape), best, axis=-1) for limit in (compute, memory))
-    first, second = (limit[..., 0] for limit in chosen)
+    compute, memory = few[0, :most] / rate, few[1, :most] / (silicon.bandwidth * constants.bandwidth)
+    together = corner(compute, memory, constants.sharpness)
+    best, first, second = together[0], compute[0], memory[0]
+    for place in range(1, most):
+        better = together[place] < best
+        best, first = np.where(better, together[place], best), np.where(better, compute[place], first)
+        second = np.where(better, memory[place], second)
     return first, second
 
 
-def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside: Array, partial: Array) -> Array:
-    """Return the seconds of traffic with each tile and split (last axis), of which `beside` blocks lie beside each other.
+@noted
+def _unbeaten(cost: Array, moved: Array, most: int) -> tuple[Array, Array]:
+    """Return what so many candidates compute and move, those first that none beats in both, and how many these are.
+
+    Candidates are on the last axis, and on the second of the result, behind what they compute and what they move. Rates change what
+    both take, and not which is beaten: the fastest at any rates is among the others.
+    """
+    cost, moved = np.broadcast_arrays(cost, moved)
+    order = np.lexsort((cost, moved))
+    both = np.stack([np.take_along_axis(cost, order, axis=-1), np.take_along_axis(moved, order, axis=-1)])
+    beaten = np.zeros(cost.shape, dtype=bool)
+    beaten[..., 1:] = both[0][..., 1:] >= np.minimum.accumulate(both[0], axis=-1)[..., :-1]
+    order = np.argsort(beaten, axis=-1, kind="stable")[..., :most]
+    few = np.take_along_axis(both, order[None], axis=-1)
+    return np.ascontiguousarray(np.moveaxis(few, -1, 1)), np.asarray((~beaten).sum(axis=-1))
+
+
+@noted
+def _moving(shape: GemmShape, silicon: Silicon, fill: Real, speedup: Real, reach: Real) -> Array:
+    """Return the traffic with each tile and split (last axis): what would move in the same time at the bandwidth of products.
 
     Blocks that do not fill the card draw a part of its bandwidth. A row of blocks more draws more, but a product takes no less
     time for a row more: no longer, that is, than one with the next row of blocks, or with so many that they fill the card.
     """
-    units = _column(np.broadcast_to(as_array(silicon.compute_units, dtype=np.float64), shape.m.shape))
+    units = _column(silicon.compute_units)
     m, n, k, batch = (_column(size) for size in (shape.m, shape.n, shape.k, shape.batch))
-    drawn = _column(constants.fill) * beside / units
+    drawn = _column(fill) * (_blocks(shape.m, shape.n, shape.batch) / np.ceil(m / _HEIGHT)) / units
     full = np.maximum(m, (np.ceil(1.0 / drawn) - 1.0) * _HEIGHT + 1.0)
     weights = batch * k * n * _column(shape.itemsize_b)
     a_row = batch * (k * _column(shape.itemsize_a) + n * _column(shape.itemsize_c))
-    bandwidth, card = _column(silicon.bandwidth * constants.bandwidth), replace(silicon, cache=_column(silicon.cache))
+    card = replace(silicon, cache=_column(silicon.cache))
     fastest = np.inf
     for rows in (m, np.ceil(m / _HEIGHT) * _HEIGHT + 1.0, full):
         filled = np.minimum(1.0, drawn * np.ceil(rows / _HEIGHT))
         traffic = weights + a_row * rows
-        held = resident_bandwidth(traffic, card, _column(constants.cache_speedup), _column(constants.cache_reach))
-        fastest = np.minimum(
-            fastest, (traffic + partial * (batch * rows * n * PARTIAL_BYTES)) / (bandwidth * held * filled)
-        )
+        held = resident_bandwidth(traffic, card, _column(speedup), _column(reach))
+        fastest = np.minimum(fastest, (traffic + _PARTIAL * (batch * rows * n * PARTIAL_BYTES)) / (held * filled))
     return as_array(fastest)
 
 
