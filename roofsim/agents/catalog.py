@@ -45,12 +45,12 @@ def _called(rows: list[dict[str, Any]], search: str | None) -> list[dict[str, An
     if search is None or not str(search).strip():
         return rows
     word = catalogs.normal(str(search))
-    found = [row for row in rows if any(word in name for name in (row["name"], *row["aliases"]))]
-    if not found:
+    matching = [row for row in rows if any(word in name for name in (row["name"], *row["aliases"]))]
+    if not matching:
         close = near_matches(word, [name for row in rows for name in (row["name"], *row["aliases"])])
         hint = f"Near: {', '.join(close)}." if close else ""
         raise UnknownNameError(Problem(f"nothing is called {str(search)[:60]!r}", Place("search"), hint=hint))
-    return found
+    return matching
 
 
 def shown(name: str, kind: str | None = None) -> dict[str, Any]:

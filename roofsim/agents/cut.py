@@ -95,7 +95,9 @@ def _lists(data: Any, key: str = "") -> list[tuple[str, list[Any]]]:
     """Return the lists of several elements that no such list holds, with their keys."""
     if isinstance(data, list) and len(data) > 1:
         return [(key, data)]
-    return [found for name, value in _names(data).items() for found in _lists(value, f"{key}.{name}" if key else name)]
+    return [
+        listed for name, value in _names(data).items() for listed in _lists(value, f"{key}.{name}" if key else name)
+    ]
 
 
 def _replaced(data: Any, key: str, items: list[Any]) -> Any:

@@ -26,7 +26,7 @@ class StoppedError(Exception):
     """A call that was stopped, or whose process ended."""
 
 
-class WorkerPool:
+class CallPool:
     """Processes that answer calls.
 
     Parameters

@@ -14,7 +14,7 @@ from roofsim.errors import NoDataError, UnknownNameError
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from roofsim.agents.pool import WorkerPool
+    from roofsim.agents.pool import CallPool
 
 _INSTRUCTIONS: Final = (
     "roofsim predicts time, memory, cost and limits of neural networks on GPUs, without running them. Start with `run` or "
@@ -65,9 +65,9 @@ def serve_agents(limits: ServerLimits) -> None:
 async def _serve(limits: ServerLimits) -> None:
     from mcp.server.stdio import stdio_server
 
-    from roofsim.agents.pool import WorkerPool
+    from roofsim.agents.pool import CallPool
 
-    pool = WorkerPool(limits.folders, most=limits.together, seconds=limits.seconds, characters=limits.characters)
+    pool = CallPool(limits.folders, most=limits.together, seconds=limits.seconds, characters=limits.characters)
     server = agent_server(pool)
     try:
         async with stdio_server() as (read, write):
@@ -76,7 +76,7 @@ async def _serve(limits: ServerLimits) -> None:
         await pool.close()
 
 
-def agent_server(pool: WorkerPool) -> Any:
+def agent_server(pool: CallPool) -> Any:
     """Return the server of the protocol's library, whose calls the processes of a pool answer."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
@@ -133,7 +133,7 @@ def _tool(name: str) -> Any:
     )
 
 
-async def _called(pool: WorkerPool, context: Any, name: str, arguments: dict[str, Any]) -> Any:
+async def _called(pool: CallPool, context: Any, name: str, arguments: dict[str, Any]) -> Any:
     """Return the answer to a call, or its error, as the protocol has them."""
     import mcp_types as types
 

@@ -33,7 +33,7 @@ Characters = Annotated[
 def mcp(
     *, folder: Folder = None, time_limit: TimeLimit = 120, together: Together = 2, characters: Characters = 30_000
 ) -> None:
-    """Answer agents over the Model Context Protocol, on standard input and output."""
+    """Answer agents: tools of the Model Context Protocol on standard input and output."""
     from roofsim.agents.server import ServerLimits, serve_agents
     from roofsim.errors import Place, Problem, SpecError
     from roofsim.spec.reading.source import is_folder

@@ -289,11 +289,11 @@ class RowsResolver(SharedResolver):
         forms: set[Hashable] = set()
 
         def part(number: int) -> T:
-            found, form = self._found(name, number, find)
+            row, form = self._found(name, number, find)
             forms.add(form)
             if len(forms) > 1:
                 raise InseparableError
-            return found
+            return row
 
         return cross.joined(part, lambda axis, values: self.along(name, axis, values))  # type: ignore[no-any-return]
 

@@ -62,9 +62,9 @@ CALLS: dict[str, tuple[dict[str, Any], list[str]]] = {
 TIMES = ("seconds",)
 #: A search of some seconds.
 LONG = {
-    "scenario": "llama3-70b",
-    "gpus": "64..2048",
-    "overrides": {"gpu": "h100", "sequence_length": 4096, "global_batch_size": 2048},
+    "scenario": "gpt3-175b",
+    "gpus": "512..2048",
+    "overrides": {"gpu": "h100", "engine": "megatron", "sequence_length": 2048, "global_batch_size": 2048},
 }
 
 
@@ -353,12 +353,12 @@ def test_a_client_that_goes_away_leaves_nothing_behind(server):
     put(server, HELLO, READY, request(1, "tools/call", name="plan", arguments=LONG))
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
     until = time.monotonic() + 60.0
-    while not (found := children.read_text().split()) and time.monotonic() < until:
+    while not (workers := children.read_text().split()) and time.monotonic() < until:
         time.sleep(0.1)
-    assert found
+    assert workers
     server.stdin.close()
     assert server.wait(timeout=60) == 0
-    assert [pid for pid in found if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch, capsys):

@@ -71,7 +71,7 @@ def test_repr_is_one_line_and_a_notebook_shows_the_report(name):
     assert repr(answer).startswith(f"<{type(answer).__name__}: ")
     html = answer._repr_html_()
     assert html.startswith('<div class="roofsim-answer">')
-    assert html.count("<tr>") + html.count("<dt>") > 1
+    assert html.count("<tr>") + html.count("<dt>") + html.count("<details") > 1
     json.dumps(answer.to_dict(), allow_nan=False)
 
 

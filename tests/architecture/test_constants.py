@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2] / "roofsim"
 OUTSIDE = (
     "cli/", "report/", "schema/", "importers/", "units.py", "output.py", "errors.py", "numeric.py", "records.py", "kept.py",
     "spec/model/", "spec/reading/", "lower/vision/", "calibrate/microbenchmark/", "capture/", "traces/", "oracle/", "web/",
+    "agents/",
 )  # fmt: skip
 #: Rooms whose formulas hold no number but those of mathematics; elsewhere numbers stand in sizes of published networks (lower)
 #: and in counts, places and shown digits.

@@ -267,6 +267,5 @@ def test_the_cheapest_server_of_several_is_searched(cli):
     data = json.loads(cli("serve", *CHOICES, "--json"))
     rows = list(csv.DictReader(io.StringIO(cli("plan", *CHOICES[:-2], "--axis", "parallel.tensor=1,2", "--csv"))))
     assert [float(row["value"]) for row in rows] == pytest.approx([one["value"] for one in data["top"]])
-    assert "--html" in cli("serve", *CHOICES, "--html", "x.html", code=2)
     assert "--ttft" in cli("serve", *CHOICES[:7], "--axis", "gpu=h100,h200", code=2)
     assert "unknown gpu 'h1000'" in cli("serve", *CHOICES[:-3], "h100,h1000", code=2)

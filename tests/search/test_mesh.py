@@ -142,10 +142,10 @@ def test_a_replay_says_what_arrays_say(monkeypatch):
 
 def test_numbers_that_follow_from_several_axes_are_found_row_by_row():
     cross = TableCross((3, 4))
-    found: list[int] = []
+    asked: list[int] = []
 
     def row(number: int) -> tuple[float, float]:
-        found.append(number)
+        asked.append(number)
         first, second = divmod(number, 4)
         return float(first), float(second)
 
@@ -154,9 +154,9 @@ def test_numbers_that_follow_from_several_axes_are_found_row_by_row():
     with pytest.raises(InseparableError):
         cross.joined(lambda number: (max(divmod(number, 4)) * 1.0, 0.0), lambda axis, values: axis)
     large = TableCross((300, 400))
-    found.clear()
+    asked.clear()
     large.joined(lambda number: (float(divmod(number, 400)[0]), row(number)[0] * 0.0), lambda axis, values: axis)
-    assert len(found) < 800
+    assert len(asked) < 800
 
 
 def test_traces_are_kept_for_other_numbers():

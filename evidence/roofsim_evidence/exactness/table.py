@@ -65,7 +65,10 @@ def count_parameters(name: str) -> tuple[float, int | None]:
         lengths["target_length" if spec.family == "encoder-decoder" else "length"] = 64.0
     if getattr(spec, "head", "") == "none":  # nothing to train on: embeddings, as they are asked for
         lengths["phase"] = "forward"
-    return parameters(lower(spec, Call(batch=1.0, **lengths))), spec.published_parameters
+    calls = [Call(batch=1.0, **lengths)]
+    if hasattr(spec, "layers") and "phase" not in lengths:  # a library's module holds what either of its phases reads
+        calls.append(Call(batch=1.0, phase="forward", **lengths))
+    return max(parameters(lower(spec, call)) for call in calls), spec.published_parameters
 
 
 def model_of(name: str) -> ModelSpec:

@@ -12,7 +12,6 @@ import yaml
 from roofsim.errors import Place, Problem, SpecError, shortened
 from roofsim.output import may_read
 from roofsim.records import dataclass, field, replace
-from roofsim.spec.reading.parsed import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -149,6 +148,10 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+#: What the bundle for browsers holds beside the YAML files of the catalog (`roofsim.spec.reading.parsed`).
+_PARSED: Final = Path(__file__).resolve().parents[2] / "_catalog" / "parsed.bin"
+
+
 def read_yaml(path: Path) -> Document:
     """Read a YAML file.
 
@@ -159,6 +162,10 @@ def read_yaml(path: Path) -> Document:
         cycles, several documents, or aliases that multiply beyond reason.
     """
     text = read_text(path)
+    if not _PARSED.exists():
+        return parse_yaml(text, str(path))
+    from roofsim.spec.reading.parsed import parsed
+
     known = parsed(path, text)
     return parse_yaml(text, str(path)) if known is None else Document(known[0], str(path), known[1])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.spec.hardware.schema import Clock
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -29,4 +31,4 @@ def with_clock(gpu: Gpu, stated: Gpu, architecture: Architecture, assumed: list[
     assumed.append(
         f"gpu.clock: {humanize(clock, 'Hz', 4)}, at which {units} {architecture.name} units do its 16-bit peak"
     )
-    return gpu.model_copy(update={"clock": Clock.model_validate({"boost": f"{clock!r} Hz"})})
+    return gpu.model_copy(update={"clock": validate(Clock, from_mapping({"boost": f"{clock!r} Hz"}))})
