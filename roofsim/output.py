@@ -11,12 +11,13 @@ import re
 import stat
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import OutputError
 
 if TYPE_CHECKING:
+    import tarfile
     from collections.abc import Iterable, Iterator
 
 #: What a terminal would obey (control characters, escape sequences), what turns the direction of text around it, further
@@ -199,3 +200,14 @@ def outside(path: Path) -> str:
     'Files are read inside /models alone.'
     """
     return "" if may_read(path) else f"Files are read inside {', '.join(map(str, _FOLDERS.get() or ()))} alone."
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the files of an archive below a folder, and nothing elsewhere."""
+    import tarfile
+
+    if hasattr(tarfile, "data_filter"):  # since Python 3.11.4
+        archive.extractall(folder, filter="data")
+        return
+    plain = (each for each in archive if each.isfile() or each.isdir())
+    archive.extractall(folder, [each for each in plain if not {"..", "/"} & set(PurePosixPath(each.name).parts)])

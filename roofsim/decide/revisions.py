@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.output import extract
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Revisions:
             names = sorted({*wanted, *([path] if path in sizes else [])})
             packed = _git(["archive", "--format=tar", tree, "--", *names], place, at=_top(place))
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(folder, filter="data")
+                extract(archive, folder)
             self._folders[revision, part] = folder
         return self._folders[revision, part]
 

@@ -15,6 +15,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
 from roofsim.search.planning.choices import numbers_of_layouts, words_of
+from roofsim.search.planning.engines import narrow_engine
 from roofsim.search.planning.rows import LAYOUT, joined_layouts
 from roofsim.spec.scenario.document import section_path, with_override
 from roofsim.spec.scenario.schedules import load_schedule, takes
@@ -265,6 +266,8 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
     if not trains:
         alone = with_override(alone, "parallel.sharding", None, "plan")
     batch, assumed = _batch(document, wish, trains=trains)
+    if trains:
+        assumed += narrow_engine(resolved, wish.gpus, stated=_stated(document, "workload.engine") is not None)
     axes: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards)} if wish.cards else {}
     axes |= words_of(resolved, wish.also, trains=trains) | numbers_of_layouts(resolved, wish.gpus, batch, trains=trains)
     for key in fixed:
