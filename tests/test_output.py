@@ -7,7 +7,6 @@ import pytest
 
 from roofsim.output import extract
 
-
 #: Python without filters, which every Python can play, and with them, where it has them (3.11.4).
 FILTERS = [False, *([True] if hasattr(tarfile, "data_filter") else [])]
 
