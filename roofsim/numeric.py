@@ -81,10 +81,10 @@ def smooth_shares(a: Real, b: Real, norm: Real) -> tuple[Real, Real]:
     if type(a) is float and type(b) is float and type(norm) is float:
         return _smooth_shares(a, b, norm)
     larger = maximum(a, b)
-    ratio = divide(minimum(a, b), where(larger > 0.0, larger, 1.0 + 0.0 * larger))
-    lesser = ratio**norm
-    total: Real = larger * (1.0 + lesser) ** (1.0 / norm)
-    return total, where(a >= b, 1.0 / (1.0 + lesser), lesser / (1.0 + lesser))
+    lesser = divide(minimum(a, b), larger) ** norm
+    both = 1.0 + lesser
+    total: Real = larger * both ** (1.0 / norm)
+    return total, where(a >= b, 1.0, lesser) / both
 
 
 def _smooth_shares(a: float, b: float, norm: float) -> tuple[float, float]:
