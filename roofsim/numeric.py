@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
+from roofsim.traced.notes import quotient
 from roofsim.traced.points import noted, trace_in
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def divide(a: Real, b: Real) -> Real:
 
 
 @noted
+@quotient
 def _divided(a: Any, b: Any) -> Any:
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     nothing = above == 0.0

@@ -321,7 +321,7 @@ class Tracing:
             rules=tuple(code for code, _ in conditions),
             refuses=Replay(self.trace, codes, guards=last[: self.resolver.decided]),
             guards=Replay(self.trace, {}, guards=last[self.resolver.decided :]),
-            figures=Replay(self.trace, {name: node for name, node in figures.items() if name != WATTS}, guards=()),
+            figures=Replay(self.trace, {name: node for name, node in figures.items() if name != WATTS}, (), anew=True),
             watts=Replay(self.trace, {name: node for name, node in figures.items() if name == WATTS}, guards=()),
         )
 
