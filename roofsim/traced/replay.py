@@ -270,13 +270,12 @@ class Replay:
         distinct, codes = np.unique(values[node], return_inverse=True)
         if bit == self.positive and not (distinct > 0.0).all():
             raise _NotPositiveError
-        place = keys.rows_of(self.nodes[node].columns)
         for leaf in self.leaves:
             if self.nodes[leaf].columns == bit:
                 values[leaf] = distinct
         codes = codes.ravel().astype(np.int32)
-        keys.add(bit, codes if place is None else np.take(codes, place), len(distinct))
-        return float(len(codes) + (0 if place is None else len(place)))
+        keys.add(bit, codes, len(distinct), self.nodes[node].columns)
+        return float(len(codes))
 
     def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
         rows = keys.count(block.columns)
