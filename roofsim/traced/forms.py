@@ -176,38 +176,42 @@ class Rewriter:
         return {0: float(argument)} if type(argument) in (int, float) else None
 
     def _combined(self, function: Any, forms: list[Any]) -> Form | None:
-        first, second = forms[:2]
+        """Return what an operation gives of forms, where that is one: nothing is kept of terms that are 0."""
         made: Form | None = None
-        if function in _SUMS:
-            made = dict(first)
-            for power, value in second.items():
+        if len(forms) == 3:
+            made = self._either(forms) if function is np.where and set(forms[0]) == {0} else None
+        elif function in _SUMS:
+            made = dict(forms[0])
+            for power, value in forms[1].items():
                 made[power] = self._of(function, made.get(power, 0.0), value)
-        elif function is np.multiply and min(len(first), len(second)) == 1:
-            made = {}
-            for power, value in first.items():
-                for other, factor in second.items():
-                    made[power + other] = self._of(np.multiply, value, factor)
-        elif function in QUOTIENTS and len(second) == 1:
-            ((other, divisor),) = second.items()
-            made = {power - other: self._of(function, value, divisor) for power, value in first.items()}
-        elif function in _ENDS:
-            made = self._end(function, first, second)
-        elif function in _ORDERS:
-            power = _alike(first, second)
-            made = None if power is None else {0: self._of(function, first.get(power, 0.0), second.get(power, 0.0))}
-        elif function is np.where and set(first) == {0} and len(forms) == 3:
-            made = {
-                power: self._chosen(first[0], second.get(power, 0.0), forms[2].get(power, 0.0))
-                for power in sorted({*second, *forms[2]})
-            }
+        elif function is np.multiply or function in QUOTIENTS:
+            made = self._scaled(function, *forms)
+        elif function in _ENDS or function in _ORDERS:
+            power = _alike(*forms)
+            if power is not None:
+                value = self._of(function, *(form.get(power, 0.0) for form in forms))
+                made = {power if function in _ENDS else 0: value}
         if made is None:
             return None
-        made = {power: value for power, value in made.items() if value != 0.0 or type(value) is Ref} or {0: 0.0}
+        made = {power: value for power, value in made.items() if type(value) is Ref or value != 0.0} or {0: 0.0}
         return made if len(made) <= _TERMS and set(made) <= set(_POWERS) else None
 
-    def _end(self, function: Any, first: Form, second: Form) -> Form | None:
-        power = _alike(first, second)
-        return None if power is None else {power: self._of(function, first.get(power, 0.0), second.get(power, 0.0))}
+    def _scaled(self, function: Any, first: Form, second: Form) -> Form | None:
+        """Return a product, or a quotient, one factor of which has one term."""
+        if len(second) > 1 and function is np.multiply:
+            first, second = second, first
+        if len(second) > 1:
+            return None
+        ((power, factor),) = second.items()
+        power = power if function is np.multiply else -power
+        return {own + power: self._of(function, value, factor) for own, value in first.items()}
+
+    def _either(self, forms: list[Form]) -> Form:
+        condition, first, second = forms
+        return {
+            power: self._chosen(condition[0], first.get(power, 0.0), second.get(power, 0.0))
+            for power in sorted({*first, *second})
+        }
 
     # -- new operations --------------------------------------------------------------------------------------------
 
