@@ -290,7 +290,9 @@ _UNMEASURED = {
     "gru": _CELLS,
     "rnn": _CELLS,
     "roi_align": "no kernel of RoIAlign was measured: priced as a gather of rows",
-    "aggregate": "no sparse product was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random places",
+    "aggregate": (
+        "no sparse product was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random places"
+    ),
     "graph_attention": (
         "no kernel of graph attention was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random "
         "places"
