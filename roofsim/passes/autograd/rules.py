@@ -33,7 +33,8 @@ from roofsim.graph.ops import (
     Sort,
     View,
 )
-from roofsim.graph.tensor import Role, Tensor
+from roofsim.graph.tensor import FP32, Role, Tensor
+from roofsim.numeric import same
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.quantised import written_again
@@ -296,8 +297,13 @@ def _(op: Embedding, tape: Tape) -> None:
     rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
     if op.sparse:
         updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
-        reads = (table, tape.incoming(op), *indices)
-        tape.emit(Embedding, "update", reads, (updated,), sparse=True, **rows)
+        reads, writes = (table, tape.incoming(op), *indices), (updated,)
+        if not same(op.states, 0.0):
+            name, shape = f"{table.name}.state", (table.shape[0], op.states)
+            state = Tensor(name, shape, FP32, Role.OPTIMIZER_STATE, of=table)
+            reads = (*reads, state)
+            writes = (updated, Tensor(f"{name}.updated", shape, FP32, Role.TEMPORARY, base=state))
+        tape.emit(Embedding, "update", reads, writes, sparse=True, states=op.states, **rows)
         return
     out = tape.new(table)
     tape.emit(Embedding, "gradient", (tape.incoming(op), *indices), (out,), **rows)
