@@ -14,6 +14,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, Embedding
 from roofsim.graph.tensor import Role
 from roofsim.lower.recommender.tables import dealt_out
+from roofsim.spec.model.recommendation import DlrmModel
 
 #: Three tables of 16 columns; a sample names 5, 2 and 1 of their rows.
 TABLES: dict[str, Any] = {
@@ -46,14 +47,14 @@ def lookups(found: list[Any], phase: Phase = Phase.FORWARD) -> list[Embedding]:
 
 def messages(found: list[Any], phase: Phase = Phase.FORWARD) -> list[tuple[str, float]]:
     return [
-        (op.function, op.message())
+        (op.function, float(op.message()))
         for op in found
         if isinstance(op, Collective) and op.group_of == "tables" and op.phase is phase
     ]
 
 
 def shapes(found: list[Any]) -> list[tuple[float, ...]]:
-    return [op.inputs[0].shape for op in lookups(found)]
+    return [tuple(float(size) for size in op.inputs[0].shape) for op in lookups(found)]
 
 
 def test_rows_are_dealt_out_in_blocks() -> None:
@@ -116,7 +117,9 @@ def test_memory_of_a_rank() -> None:
         kind: roofsim.run(scenario | {"parallel": {"tables": kind}}).to_dict()["memory"]["components"]["parameters"]
         for kind in ("copied", "row", "column")
     }
-    rows = sum(-(-count // 8) for count in resolve(scenario).model.table_rows)
+    model = resolve(scenario).model
+    assert isinstance(model, DlrmModel)
+    rows = sum(-(-count // 8) for count in model.table_rows)
     assert sizes["copied"] == pytest.approx((204184588 * 128 + layers) * 2, rel=1e-5)
     assert sizes["row"] == pytest.approx((rows * 128 + layers) * 2, rel=1e-5)
     assert sizes["column"] == pytest.approx((204184588 * 16 + layers) * 2, rel=1e-5)

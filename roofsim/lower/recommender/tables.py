@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from roofsim.lower.call import Call
     from roofsim.spec.model.recommendation import DlrmModel
 
-#: Columns of optimizer state per row of a table: of row-wise Adagrad one, of Adagrad one for each of the row's.
-ROWWISE, SGD = 1.0, 0.0
-
 
 def dealt_out(costs: Sequence[float], ranks: int) -> list[list[int]]:
     """Deal tables out over ranks, the most expensive first, each to the rank that has least; returns the tables of each rank.
@@ -142,5 +139,6 @@ class Tables:
             return out
 
     def _states(self, part: Part) -> Real:
-        columns = {"sgd": SGD, "rowwise-adagrad": ROWWISE, "adagrad": part.width}
-        return columns[self.model.table_optimizer] if self.call.trains else SGD
+        """Return the columns of optimizer state per row: of row-wise Adagrad one, of Adagrad one for each of the row's."""
+        columns = {"sgd": 0.0, "rowwise-adagrad": 1.0, "adagrad": part.width}
+        return columns[self.model.table_optimizer] if self.call.trains else 0.0
