@@ -41,66 +41,66 @@ def ops(kind: str, phase: str = "train", ranks: int = 4, **model: Any) -> list[A
     return list(graph.graph.ops)
 
 
-def lookups(found: list[Any], phase: Phase = Phase.FORWARD) -> list[Embedding]:
-    return [op for op in found if isinstance(op, Embedding) and op.phase is phase]
+def lookups(of_rank: list[Any], phase: Phase = Phase.FORWARD) -> list[Embedding]:
+    return [op for op in of_rank if isinstance(op, Embedding) and op.phase is phase]
 
 
-def messages(found: list[Any], phase: Phase = Phase.FORWARD) -> list[tuple[str, float]]:
+def messages(of_rank: list[Any], phase: Phase = Phase.FORWARD) -> list[tuple[str, float]]:
     return [
         (op.function, float(op.message()))
-        for op in found
+        for op in of_rank
         if isinstance(op, Collective) and op.group_of == "tables" and op.phase is phase
     ]
 
 
-def shapes(found: list[Any]) -> list[tuple[float, ...]]:
-    return [tuple(float(size) for size in op.inputs[0].shape) for op in lookups(found)]
+def shapes(of_rank: list[Any]) -> list[tuple[float, ...]]:
+    return [tuple(float(size) for size in op.inputs[0].shape) for op in lookups(of_rank)]
 
 
 def test_rows_are_dealt_out_in_blocks() -> None:
     """Each rank has a fourth of the rows of each table, rounded up, and adds up its part of every sample's sums."""
-    found = ops("row")
-    assert shapes(found) == [(2000.0, 16.0), (250.0, 16.0), (1.0, 16.0)]
-    assert [op.lookups for op in lookups(found)] == [5 * BATCH, 2 * BATCH, BATCH * RANKS / 3.0]
-    assert all(op.outputs[0].shape == (BATCH * RANKS, 16.0) for op in lookups(found))
+    of_rank = ops("row")
+    assert shapes(of_rank) == [(2000.0, 16.0), (250.0, 16.0), (1.0, 16.0)]
+    assert [op.lookups for op in lookups(of_rank)] == [5 * BATCH, 2 * BATCH, BATCH * RANKS / 3.0]
+    assert all(op.outputs[0].shape == (BATCH * RANKS, 16.0) for op in lookups(of_rank))
     # Indices of 8 bytes: own ones leave, those of the rank's rows come; sums of three tables of 64 bytes for all samples.
     indices = max(8 * BATCH, (7 + 4.0 / 3.0) * BATCH) * 8
-    assert messages(found) == [("all_to_all", indices), ("reduce_scatter", BATCH * RANKS * 3 * 64)]
-    assert messages(found, Phase.BACKWARD) == [("all_gather", BATCH * RANKS * 3 * 64)]
+    assert messages(of_rank) == [("all_to_all", indices), ("reduce_scatter", BATCH * RANKS * 3 * 64)]
+    assert messages(of_rank, Phase.BACKWARD) == [("all_gather", BATCH * RANKS * 3 * 64)]
 
 
 def test_columns_are_dealt_out_evenly() -> None:
     """Each rank has four columns of all tables, reads them for all samples, and needs everybody's indices."""
-    found = ops("column")
-    assert shapes(found) == [(8000.0, 4.0), (1000.0, 4.0), (3.0, 4.0)]
-    assert [op.lookups for op in lookups(found)] == [5 * BATCH * RANKS, 2 * BATCH * RANKS, BATCH * RANKS]
+    of_rank = ops("column")
+    assert shapes(of_rank) == [(8000.0, 4.0), (1000.0, 4.0), (3.0, 4.0)]
+    assert [op.lookups for op in lookups(of_rank)] == [5 * BATCH * RANKS, 2 * BATCH * RANKS, BATCH * RANKS]
     vectors = ("all_to_all", BATCH * RANKS * 3 * 4 * 4)
-    assert messages(found) == [("all_gather", 8 * BATCH * RANKS * 8), vectors]
-    assert messages(found, Phase.BACKWARD) == [vectors]
+    assert messages(of_rank) == [("all_gather", 8 * BATCH * RANKS * 8), vectors]
+    assert messages(of_rank, Phase.BACKWARD) == [vectors]
 
 
 def test_whole_tables_go_to_whoever_has_least() -> None:
     """The graph is that of the rank that reads most: the first table alone, for all samples."""
-    found = ops("table")
-    assert shapes(found) == [(8000.0, 16.0)]
-    assert [op.lookups for op in lookups(found)] == [5 * BATCH * RANKS]
+    of_rank = ops("table")
+    assert shapes(of_rank) == [(8000.0, 16.0)]
+    assert [op.lookups for op in lookups(of_rank)] == [5 * BATCH * RANKS]
     # Its pooled rows of all samples leave; those of its own samples of three tables come, which is less.
-    assert messages(found) == [("all_to_all", 5 * BATCH * RANKS * 8), ("all_to_all", BATCH * RANKS * 64)]
-    assert messages(found, Phase.BACKWARD) == [("all_to_all", BATCH * RANKS * 64)]
+    assert messages(of_rank) == [("all_to_all", 5 * BATCH * RANKS * 8), ("all_to_all", BATCH * RANKS * 64)]
+    assert messages(of_rank, Phase.BACKWARD) == [("all_to_all", BATCH * RANKS * 64)]
 
 
 def test_the_rank_is_as_full_as_the_fullest() -> None:
     """Where another rank reads less and holds more, memory is that one's."""
-    found = ops("table", ranks=2, table_rows=[100, 9000, 4000], lookups_per_table=[9, 2, 1])
-    assert shapes(found) == [(13000.0, 16.0)]
-    assert [op.lookups for op in lookups(found)] == [9 * BATCH * 2]
+    of_rank = ops("table", ranks=2, table_rows=[100, 9000, 4000], lookups_per_table=[9, 2, 1])
+    assert shapes(of_rank) == [(13000.0, 16.0)]
+    assert [op.lookups for op in lookups(of_rank)] == [9 * BATCH * 2]
     assert dealt_out([9.0, 2.0, 1.0], 2) == [[0], [1, 2]]
 
 
 def test_state_is_a_number_per_row_or_element() -> None:
     for kind, columns in (("rowwise-adagrad", 1.0), ("adagrad", 4.0)):
-        found = ops("column", table_optimizer=kind)
-        updates = lookups(found, Phase.BACKWARD)
+        of_rank = ops("column", table_optimizer=kind)
+        updates = lookups(of_rank, Phase.BACKWARD)
         states = [tensor for op in updates for tensor in op.inputs if tensor.role is Role.OPTIMIZER_STATE]
         assert sum(tensor.bytes for tensor in states) == 9003 * columns * 4
         plain = lookups(ops("column"), Phase.BACKWARD)
@@ -128,15 +128,15 @@ def test_memory_of_a_rank() -> None:
 
 def test_one_rank_holds_all() -> None:
     for kind in ("table", "row", "column"):
-        found = ops(kind, ranks=1)
-        assert messages(found) == []
-        assert shapes(found) == shapes(ops("copied", ranks=1))
+        of_rank = ops(kind, ranks=1)
+        assert messages(of_rank) == []
+        assert shapes(of_rank) == shapes(ops("copied", ranks=1))
 
 
 def test_inference_deals_tables_out_too() -> None:
-    found = ops("table", phase="forward")
-    assert [function for function, _ in messages(found)] == ["all_to_all", "all_to_all"]
-    assert messages(found, Phase.BACKWARD) == []
+    of_rank = ops("table", phase="forward")
+    assert [function for function, _ in messages(of_rank)] == ["all_to_all", "all_to_all"]
+    assert messages(of_rank, Phase.BACKWARD) == []
 
 
 @pytest.mark.parametrize("kind", ["table", "row", "column"])

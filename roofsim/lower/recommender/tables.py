@@ -37,7 +37,7 @@ def dealt_out(costs: Sequence[float], ranks: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """What a rank holds of a table, and asks of it for each of the samples of all ranks."""
 
     table: int
@@ -69,14 +69,14 @@ class Tables:
         out = self.layers.b.tensor("vectors", self.call.batch, width, dtype=pooled.dtype)
         return [emit(self.layers, function, "tables", ranks, pooled, out, leaf="vectors")]
 
-    def _all(self) -> list[Part]:
+    def _all(self) -> list[TablePart]:
         model = self.model
         return [
-            Part(index, real(rows), model.embedding_dim, real(model.lookups(index)))
+            TablePart(index, real(rows), model.embedding_dim, real(model.lookups(index)))
             for index, rows in enumerate(model.table_rows)
         ]
 
-    def _whole_tables(self, ranks: Real) -> list[Part]:
+    def _whole_tables(self, ranks: Real) -> list[TablePart]:
         """Return the tables of the rank that reads the most, as full as the fullest rank: its largest table is so much longer."""
         every, count = self._all(), int(agreed(settled(ranks)))
         costs, sizes = (
@@ -89,19 +89,19 @@ class Tables:
         largest = max(busiest, key=lambda table: sizes[table])
         return [replace(every[table], rows=every[table].rows + (gap if table == largest else 0.0)) for table in busiest]
 
-    def _rows(self, ranks: Real) -> list[Part]:
+    def _rows(self, ranks: Real) -> list[TablePart]:
         """Return a block of rows of each table, rounded up; look-ups go to all rows alike."""
         return [
-            Part(part.table, rows, part.width, part.lookups * divide(rows, part.rows))
+            TablePart(part.table, rows, part.width, part.lookups * divide(rows, part.rows))
             for part in self._all()
             for rows in (ceil(part.rows / ranks),)
         ]
 
-    def _columns(self, ranks: Real) -> list[Part]:
+    def _columns(self, ranks: Real) -> list[TablePart]:
         """Return some columns of each table, of which every look-up reads its part."""
-        return [Part(part.table, part.rows, part.width / ranks, part.lookups) for part in self._all()]
+        return [TablePart(part.table, part.rows, part.width / ranks, part.lookups) for part in self._all()]
 
-    def _own_indices(self, kind: str, ranks: Real, parts: list[Part]) -> Tensor:
+    def _own_indices(self, kind: str, ranks: Real, parts: list[TablePart]) -> Tensor:
         """Exchange the indices of each rank's samples for those, of the samples of all ranks, that ask for the rank's parts."""
         b, batch = self.layers.b, self.call.batch
         asked, own = (sum((part.lookups for part in some), 0.0) for some in (self._all(), parts))
@@ -111,7 +111,7 @@ class Tables:
             function = "all_gather" if kind == "column" else "all_to_all"
             return emit(self.layers, function, "tables", ranks, mine, out, leaf="indices")
 
-    def _one(self, part: Part, samples: Real, exchanged: Tensor | None = None) -> Tensor:
+    def _one(self, part: TablePart, samples: Real, exchanged: Tensor | None = None) -> Tensor:
         """Sum the rows of a table that each sample names (one, unless it has several values)."""
         model, b = self.model, self.layers.b
         lookups = samples * part.lookups
@@ -138,7 +138,7 @@ class Tables:
             )
             return out
 
-    def _states(self, part: Part) -> Real:
+    def _states(self, part: TablePart) -> Real:
         """Return the columns of optimizer state per row: of row-wise Adagrad one, of Adagrad one for each of the row's."""
         columns = {"sgd": 0.0, "rowwise-adagrad": 1.0, "adagrad": part.width}
         return columns[self.model.table_optimizer] if self.call.trains else 0.0

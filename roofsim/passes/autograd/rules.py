@@ -13,7 +13,6 @@ from roofsim.graph.ops import (
     Copy,
     Dropout,
     Elementwise,
-    Embedding,
     ExtraKernels,
     Fused,
     Gather,
@@ -33,8 +32,7 @@ from roofsim.graph.ops import (
     Sort,
     View,
 )
-from roofsim.graph.tensor import FP32, Role, Tensor
-from roofsim.numeric import same
+from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.quantised import written_again
@@ -289,25 +287,6 @@ def _split_nll(op: Loss, tape: Tape) -> None:
     total = tape.pointwise("add", result, targets, tape.pointwise("exp", result, result))
     out = tape.pointwise("mul_scalar", result, total, tape.incoming(op), holds=(targets,))
     tape.give(logits, out)
-
-
-@backward.register
-def _(op: Embedding, tape: Tape) -> None:
-    table, *indices = op.inputs
-    rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
-    if op.sparse:
-        updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
-        reads, writes = (table, tape.incoming(op), *indices), (updated,)
-        if not same(op.states, 0.0):
-            name, shape = f"{table.name}.state", (table.shape[0], op.states)
-            state = Tensor(name, shape, FP32, Role.OPTIMIZER_STATE, of=table)
-            reads = (*reads, state)
-            writes = (updated, Tensor(f"{name}.updated", shape, FP32, Role.TEMPORARY, base=state))
-        tape.emit(Embedding, "update", reads, writes, sparse=True, states=op.states, **rows)
-        return
-    out = tape.new(table)
-    tape.emit(Embedding, "gradient", (tape.incoming(op), *indices), (out,), **rows)
-    tape.give(table, out)
 
 
 @backward.register
