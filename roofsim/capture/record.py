@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from roofsim.capture.values import KnownValues
+
 #: Ops that ask for nothing of a device.
 SILENT = frozenset({"prim.device", "aten.detach", "aten._version", "aten.sym_size", "aten.is_same_size"})
 #: A number beyond which an argument says "to the end".
@@ -292,7 +294,7 @@ class ModulePaths:
     def __init__(self, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
-        self.own = {__file__}
+        self.own = {__file__, KnownValues._value.__code__.co_filename}
 
     def enter(self, module: Any, _inputs: Any) -> None:
         """Note that a module begins."""
