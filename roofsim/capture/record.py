@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from typing import Any
@@ -328,6 +329,13 @@ def keep_hooks(tape: Recording) -> Any:
         return tensor
 
     return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+
+@contextlib.contextmanager
+def recorded(tape: Recording, places: ModulePaths) -> Any:
+    """Note ops and what autograd keeps of them; what code asks of its own constants is answered."""
+    with keep_hooks(tape), OpMode(tape, places), KnownValues():
+        yield
 
 
 def walk_back(loss: Any) -> None:

@@ -28,6 +28,7 @@ def test_counts_are_those_of_pytorch(name):
 
 #: Captures of another program than the catalog's, of the same network, and what the difference is.
 OTHER_PROGRAMS = {
+    "timm-vit-base": "one product for queries, keys and values; the family's has three",
     "vit-b-16": "torchvision copies stacked queries, keys and values, and adds their bias by itself",
     "swin-t": "torchvision takes queries, keys and values out one by one, and makes the masks of shifted windows anew in each pass",
 }

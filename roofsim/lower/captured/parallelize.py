@@ -224,13 +224,13 @@ class _Walk:
     def _read_from_outside(self, call: _ModuleCall) -> list[int]:
         """Return what the styled input of a module is: of one that is prepared, what planned layers inside of it read."""
         made: set[int] = set()
-        found: dict[int, None] = {}
+        own_inputs: dict[int, None] = {}
         prepares = call.style.style == "PrepareModuleInput"
         for op in self.old[call.start : call.stop]:
             if not prepares or any(self._is_linear(module) for module in outermost_first(op.module)):
-                found.update(dict.fromkeys(self._now(number) for number in op.reads if number not in made))
+                own_inputs.update(dict.fromkeys(self._now(number) for number in op.reads if number not in made))
             made.update(op.makes)
-        return [number for number in found if not self._is_weight(number) and self._is_data(number)]
+        return [number for number in own_inputs if not self._is_weight(number) and self._is_data(number)]
 
     def _is_linear(self, module: str) -> bool:
         return module in self.styles and self.styles[module].style in _LINEAR

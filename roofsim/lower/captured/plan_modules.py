@@ -25,10 +25,10 @@ def styles_of(plan: ModulePlan, paths: Iterable[str], name: str) -> dict[str, Mo
     modules = _all_modules(paths)
     styles: dict[str, ModuleStyle] = {}
     for pattern, style in plan.tensor.items():
-        found = [module for module in modules if _matches(module, pattern)]
-        if not found:
+        named = [module for module in modules if _matches(module, pattern)]
+        if not named:
             fail_plan(name, pattern, "no module of this name is called", did_you_mean(pattern, _starred(modules)))
-        for module in found:
+        for module in named:
             if module in styles:
                 fail_plan(name, pattern, f"names {module}, which another line of the plan names", "Leave one out.")
             styles[module] = style

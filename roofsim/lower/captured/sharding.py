@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def pointwise(_op: CapturedOp, reads: Sequence[Seen], makes: Sequence[Shape]) -> list[Split | None]:
     """Broadcast what is read; all that have the divided dimension must be divided in it."""
     out = makes[0]
-    found = {aligned(split, shape, out) for shape, split in reads if split is not None}
-    if len({(split.dim, split.outer) for split in found}) != 1:
+    divisions = {aligned(split, shape, out) for shape, split in reads if split is not None}
+    if len({(split.dim, split.outer) for split in divisions}) != 1:
         raise CannotSplitError("reads tensors that are split in different ways")
-    own = found.pop()
+    own = divisions.pop()
     for shape, split in reads:
         dim = own.dim - len(out) + len(shape)
         if split is None and dim >= 0 and value(shape[dim]) != 1:
@@ -96,9 +96,9 @@ def expanded(_op: CapturedOp, reads: Sequence[Seen], makes: Sequence[Shape]) -> 
 
 def joined(op: CapturedOp, reads: Sequence[Seen], makes: Sequence[Shape]) -> list[Split | None]:
     """Put tensors beside one another along a dimension that is not divided."""
-    found = {split for _, split in reads}
-    own = next(iter(found))
-    if len(found) != 1 or own is None:
+    divisions = {split for _, split in reads}
+    own = next(iter(divisions))
+    if len(divisions) != 1 or own is None:
         raise CannotSplitError("reads tensors that are split in different ways")
     dim = int(op.given.get("dim", 0))
     stacks = len(makes[0]) > len(reads[0][0])
