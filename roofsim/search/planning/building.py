@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.errors import Place, RoofsimError
 from roofsim.numeric import real
 from roofsim.search.axes import read_axes
-from roofsim.search.planning.engines import ENGINE, offer_of, offers_of, tried_engines, united
+from roofsim.search.planning.choices import ENGINE
+from roofsim.search.planning.engines import offer_of, offers_of, tried_engines, united
 from roofsim.search.planning.space import ALONE, PlanSpace
 from roofsim.spec.scenario.document import section_path, with_override
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import RoofsimError, UnknownNameError
-from roofsim.search.planning.choices import numbers_of_layouts, words_of
+from roofsim.search.planning.choices import ENGINE, numbers_of_layouts, words_of
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.reading.validate import validate
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 
-#: The key of a scenario's engine.
-ENGINE: Final = "workload.engine"
 #: Engines that are tried for somebody who named none.
 _TRIED: Final = 2
 

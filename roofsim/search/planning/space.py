@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.kept import remembered
 from roofsim.records import dataclass, field
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
-from roofsim.search.planning.engines import ENGINE
+from roofsim.search.planning.choices import ENGINE
 from roofsim.search.planning.rows import LAYOUT, joined_layouts, usual_width
 from roofsim.spec.scenario.schedules import load_schedule, takes
 
