@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 import roofsim
+from roofsim.api import resolve_document
 from roofsim.errors import UnknownNameError
+from roofsim.search.planning.building import space_of
+from roofsim.search.planning.space import Wish
+from roofsim.spec.scenario.document import load_scenario
 
-GPT = {"scenario": "gpt2-124m", "gpu": "h100", "global_batch_size": 32, "precision": "bf16"}
+GPT: dict[str, Any] = {"scenario": "gpt2-124m", "gpu": "h100", "global_batch_size": 32, "precision": "bf16"}
 
 
 #: A model of few layers on few GPUs: some hundred layouts.
@@ -23,26 +27,29 @@ SMALL: dict[str, Any] = {
 
 def whole(engine=None, axes=None):
     """Return a search that prices every layout."""
-    named = {} if engine is None else {"engine": engine}
+    named: dict[str, Any] = {} if engine is None else {"engine": engine}
     return roofsim.plan(SMALL, gpus=[4], axes=axes or {}, top=12, cut=False, **named)
 
 
 @pytest.mark.parametrize(
-    ("given", "gpus", "said"),
+    ("scenario", "given", "wish", "said"),
     [
-        ({}, 8, ["pytorch-eager, megatron-core, torchtitan are tried"]),
-        ({"engine": "pytorch-eager"}, 8, []),
-        ({}, 1, []),
-        ({"scenario": "resnet18"}, 8, []),
-        ({"axes": {"engine": ["pytorch-eager", "megatron-lm"]}}, 8, []),
+        ("gpt2-124m", {}, {"gpus": (8,)}, ["pytorch-eager, megatron-core, torchtitan are tried"]),
+        ("gpt2-124m", {"engine": "pytorch-eager"}, {"gpus": (8,)}, []),
+        ("gpt2-124m", {}, {"gpus": (8,), "fixed": ("workload.engine",)}, []),
+        ("gpt2-124m", {}, {"gpus": (1,)}, []),
+        ("resnet18", {}, {"gpus": (8,)}, []),
+        ("gpt2-124m", {}, {"gpus": (8,), "axes": {"engine": ["pytorch-eager", "megatron-lm"]}}, []),
     ],
-    ids=["none named", "one named", "one GPU", "no layers to split", "an axis"],
+    ids=["none named", "one named", "fixed", "one GPU", "no layers to split", "an axis"],
 )
-def test_engines_that_split_layers_are_tried_where_none_was_named(given, gpus, said):
-    plan = roofsim.plan(**(GPT | given), gpus=[gpus])
-    notes = [note for note in plan.assumed if note.startswith("engine:")]
+def test_engines_that_split_layers_are_tried_where_none_was_named(scenario, given, wish, said):
+    document = load_scenario(scenario, {"gpu": "h100", "global_batch_size": 32} | given)
+    space = space_of(document, Wish(**wish), resolve_document)
+    notes = [note for note in space.assumed if note.startswith("engine:")]
     assert len(notes) == len(said)
     assert all(words in note for words, note in zip(said, notes, strict=True))
+    assert ("workload.engine" in space.places) == (bool(said) or "axes" in wish)
 
 
 @pytest.mark.parametrize("engines", [["pytorch-eager", "megatron-lm"], ["torchtitan", "pytorch-fsdp"]], ids="+".join)
