@@ -89,6 +89,10 @@ class ModelSpec(Strict):
         del degree
         return ""
 
+    def stage_layers(self) -> tuple[int, ...] | None:
+        """Return the layers of each pipeline stage, where the model itself says where it is cut."""
+        return None
+
     def layers_alike(self) -> Any:
         """Return how many of its layers are as that of `one_layer`; None where a model of one layer does not stand for it."""
         return None
