@@ -15,7 +15,8 @@ def _(op: Embedding, tape: Tape) -> None:
     rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
     if op.sparse:
         updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
-        reads, writes = (table, tape.incoming(op), *indices), (updated,)
+        reads: tuple[Tensor, ...] = (table, tape.incoming(op), *indices)
+        writes: tuple[Tensor, ...] = (updated,)
         if not same(op.states, 0.0):
             name, shape = f"{table.name}.state", (table.shape[0], op.states)
             state = Tensor(name, shape, FP32, Role.OPTIMIZER_STATE, of=table)
