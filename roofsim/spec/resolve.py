@@ -27,6 +27,7 @@ from roofsim.spec.rules.degrees import complete_degrees
 from roofsim.spec.rules.layouts import check_layout
 from roofsim.spec.rules.rule import Checks, ScenarioCase
 from roofsim.spec.rules.served import SERVED
+from roofsim.spec.rules.tables import copies_part
 from roofsim.spec.scenario.point import Point
 from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
@@ -150,6 +151,7 @@ class Resolver:
         check_layout(case, self.checks)
         case = self.sharding(replace(case, engine=engine))
         self.serving(case)
+        self.warnings += [] if self.checks.quiet else copies_part(case)
         case, notes = complete_context(case, self.checks)
         self.assumed += notes
         parallel = case.point.layout(case.parallel)

@@ -188,8 +188,8 @@ FLAGS = """
 --engine --ep --expert --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus --image-size --input
 --jitter --memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length --packed-length
 --phase --pipeline --power-limit --pp --precision --prompt-length --recompute --redundant-experts --request-rate --restart
---schedule --seq-len --sequence --sequence-length --serving --sharding --stage-layers --system --target-length --tensor --tp
---virtual-stages --weight-average
+--schedule --seq-len --sequence --sequence-length --serving --sharding --stage-layers --system --tables --target-length --tensor
+--tp --virtual-stages --weight-average
 """
 
 

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 import roofsim
+from roofsim.api import resolve
 from roofsim.cost.host.copies import host_path
 from roofsim.errors import SpecError
+from roofsim.evaluate import evaluate
+from roofsim.graph.ops import HostUpdate
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.hardware.schema import Gpu, System
@@ -142,3 +145,23 @@ def test_small_copies_to_storage_take_pages_and_its_latency() -> None:
     assert host_path(system, gpu, 1.0).stores["nvme"].latency == latency
     stated = system.model_copy(update={"storage": system.storage.model_copy(update={"latency": 1e-5})})
     assert host_path(stated, gpu, 1.0).stores["nvme"].latency == 1e-5
+
+
+@pytest.mark.parametrize("place", ["cxl", "nvme", "nvmeof"])
+def test_parameters_off_the_device_cost_the_update_their_way(place: str) -> None:
+    """The host updates parameters where they lie: more of the state beyond host memory never makes a step shorter."""
+    apart = {"parallel.offload": {"optimizer_state": "host", "parameters": place}} | STATED[place]
+    near, both = offloaded(place), offloaded(place, "optimizer_state", "parameters")
+    mixed, home = roofsim.run(TRAIN, **apart), offloaded("host", "optimizer_state", "parameters")
+    assert float(both.step_time) >= float(near.step_time) * (1 - 1e-9)
+    assert float(both.step_time) > float(mixed.step_time) > float(home.step_time)
+
+
+def test_bytes_of_an_update_by_place() -> None:
+    """Of sharded fp32 parameters on CXL: each is read and written there, as both moments are; the gradient lies on the host."""
+    priced = evaluate(
+        resolve(TRAIN, **{"parallel.offload": {"optimizer_state": "cxl", "parameters": "cxl"}} | STATED["cxl"])
+    )
+    (update,) = [op for graph in priced.priced for op in graph.graph.ops if isinstance(op, HostUpdate)]
+    assert float(update.distant / update.elements) == pytest.approx(3 * (4 + 4))
+    assert float((update.read - update.distant / 2) / update.elements) == pytest.approx(4)

@@ -55,6 +55,8 @@ class ModelSpec(Strict):
     splits_tensor: ClassVar[bool] = False
     #: Whether its lowering splits the tokens of a sequence over ranks (context, sequence: true).
     splits_sequence: ClassVar[bool] = False
+    #: Whether its lowering deals embedding tables out over ranks (parallel.tables).
+    deals_tables: ClassVar[bool] = False
     #: Whether its attention may stay inside samples that are packed into one sequence.
     packs_samples: ClassVar[bool] = False
     #: Whether its layers are one stack, each handing one tensor to the next: what a pipeline can cut.

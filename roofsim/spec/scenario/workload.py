@@ -275,12 +275,17 @@ class Parallel(Strict):
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
         "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
+    tables: Literal["copied", "table", "row", "column"] = Field(
+        default="copied",
+        description="How data-parallel ranks hold embedding tables that are updated row by row: each a copy; whole tables dealt "
+        "out; a block of rows of each; some columns of each.",
+    )
     offload: Offload = Field(
         default=Offload(),
         description="Parts of the state that are kept on the host or in storage: {optimizer_state: host}.",
     )
 
-    structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+    structural: ClassVar = ("schedule", "sequence", "sharding", "tables", "offload")
 
     @property
     def shards_fully(self) -> bool:
