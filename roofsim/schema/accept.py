@@ -102,11 +102,11 @@ def doubted(schema: Any, data: dict[str, Any], context: dict[str, Any] | None = 
     keys are returned, if one of them is to be doubted.
     """
     info = Info(context, written=True)
-    found: dict[tuple[str, ...], str] = {}
+    doubts: dict[tuple[str, ...], str] = {}
     keys = {field.alias or name: field for name, field in schema.model_fields.items()}
     for key in (*data, *(key for key, field in keys.items() if field.is_required() and key not in data)):
         if key not in keys or key not in data:
-            found[(key,)] = ""
+            doubts[(key,)] = ""
             continue
         try:
             (keys[key].check or _check_of_field(keys[key]))(data[key], info)
@@ -114,8 +114,8 @@ def doubted(schema: Any, data: dict[str, Any], context: dict[str, Any] | None = 
             inner = _schema_in(keys[key].whole) if type(data[key]) is dict else None
             below = {} if inner is None else doubted(inner, data[key], context)
             said = "" if isinstance(error, UnsureError) else str(error)
-            found |= {(key, *path): why for path, why in below.items()} or {(key,): said}
-    return found
+            doubts |= {(key, *path): why for path, why in below.items()} or {(key,): said}
+    return doubts
 
 
 def _schema_in(kind: Any) -> Any:

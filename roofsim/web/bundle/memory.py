@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import RoofsimError
+from roofsim.output import save_bytes
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def kept_memory(node: str, held: Mapping[str, bytes]) -> KeptMemory:
         site, out = Path(made) / "site", Path(made) / "memory.gz"
         for name, content in held.items():
             (site / name).parent.mkdir(parents=True, exist_ok=True)
-            (site / name).write_bytes(content)
-        (site / "static" / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+            save_bytes(site / name, content)
+        save_bytes(site / "static" / "package.json", b'{"type": "module"}')
         libraries = _said(node, [str(site)])["libraries"]
         table = _said(node, [str(site), str(out), *libraries])["table"]
         return KeptMemory(content=out.read_bytes(), libraries=tuple(libraries), table=table)
