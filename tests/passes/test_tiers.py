@@ -199,7 +199,7 @@ def test_wrong_words_are_refused(spoken: str, words: str) -> None:
 
 def test_every_verb_says_that_a_place_is_too_small() -> None:
     """The card has room, the host has not: whoever asks is told."""
-    small = {"parallel.offload": {"optimizer_state": "host"}, "system.host.memory": "1 GiB"}
+    small: dict[str, Any] = {"parallel.offload": {"optimizer_state": "host"}, "system.host.memory": "1 GiB"}
     said = "cannot hold the"
     assert any(said in warning for warning in roofsim.run(TRAIN, **small).to_dict()["warnings"])
     assert any(said in note for note in roofsim.fit(TRAIN, **small).notes)
