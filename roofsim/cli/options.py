@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Verb = Callable[..., int | None]
 
 #: Keys that only ``--set`` reaches: mappings of many keys, and what only plug-ins have.
-WITHOUT_FLAG: Final = ("engine_facts", "offload", "override", "passes")
+WITHOUT_FLAG: Final = ("engine_facts", "override", "passes")
 
 #: Keys of a server, which `serve` alone takes; other verbs say so.
 SERVING: Final = ("concurrency", "request_rate", "serving")

@@ -165,3 +165,46 @@ def test_bytes_of_an_update_by_place() -> None:
     (update,) = [op for graph in priced.priced for op in graph.graph.ops if isinstance(op, HostUpdate)]
     assert float(update.distant / update.elements) == pytest.approx(3 * (4 + 4))
     assert float((update.read - update.distant / 2) / update.elements) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "meant"),
+    [
+        ("optimizer_state=host", {"optimizer_state": "host"}),
+        ("optimizer-state = host, activations=nvme", {"optimizer_state": "host", "activations": "nvme"}),
+        ("none", {}),
+    ],
+)
+def test_places_may_be_spoken(spoken: str, meant: dict[str, str]) -> None:
+    """What a command line writes is the mapping of a file."""
+    stated = STATED["nvme"]
+    own, plain = (resolve(TRAIN, **{"parallel.offload": given} | stated).parallel.offload for given in (spoken, meant))
+    assert own == plain
+
+
+@pytest.mark.parametrize(
+    ("spoken", "words"),
+    [
+        ("host", "say what goes where"),
+        ("optimizer_state=hots", "Did you mean 'host'"),
+        ("optimiser_state=host", "Did you mean 'optimizer_state'"),
+        ("optimizer_state=host,", "say what goes where"),
+        ("optimizer_state=", "expected one of 'none', 'host'"),
+    ],
+)
+def test_wrong_words_are_refused(spoken: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        roofsim.run(TRAIN, offload=spoken)
+
+
+def test_every_verb_says_that_a_place_is_too_small() -> None:
+    """The card has room, the host has not: whoever asks is told."""
+    small: dict[str, Any] = {"parallel.offload": {"optimizer_state": "host"}, "system.host.memory": "1 GiB"}
+    said = "cannot hold the"
+    assert any(said in warning for warning in roofsim.run(TRAIN, **small).to_dict()["warnings"])
+    assert any(said in note for note in roofsim.fit(TRAIN, **small).notes)
+    assert said in str(roofsim.memory(TRAIN, **small))
+    best = roofsim.plan(
+        TRAIN, **small, fixed=["parallel.sharding", "workload.recompute", "workload.micro_batch_size"]
+    ).top[0]
+    assert any(said in note for note in best.notes)
