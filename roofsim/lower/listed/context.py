@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import INT64
 from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
-from roofsim.lower.blocks.graph_nodes import Edges
+from roofsim.lower.blocks.graph_nodes import Edges, rows_of_nodes, sampled
 from roofsim.numeric import ceil, real, same
 from roofsim.records import dataclass, field, replace
 from roofsim.spec.model.layers.amounts import worked_out
@@ -66,9 +66,16 @@ class Context:
         """Return a number that decides structure."""
         return float(settled(self.size(amount)))
 
-    def count_graphs(self, batch: Real) -> None:
-        """Take the edges of the graphs of a batch in."""
-        self.edges = Edges.of(self.layers, batch * real(self.model.num_edges))
+    def nodes_of(self, batch: Real) -> Tensor:
+        """Take a batch in, of whole graphs or of nodes with sampled neighbours: its edges, and the features of its nodes."""
+        model, width = self.model, self.size(self.model.in_features)
+        nodes, edges = real(model.num_nodes), real(model.num_edges)
+        if model.sampling is None:
+            self.edges = Edges.of(self.layers, batch * edges)
+            return self.layers.b.input("node_features", batch * nodes, width)
+        wanted, drawn = sampled(batch, tuple(map(real, model.sampling.fanouts)), nodes, edges)
+        self.edges = Edges.of(self.layers, drawn)
+        return rows_of_nodes(self.layers, wanted, nodes, width, model.sampling.features)
 
     def wrong_size(self, why: str) -> SpecError:
         """Return the refusal of images (or volumes) whose sides the model's layers do not divide."""

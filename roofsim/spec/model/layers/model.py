@@ -12,6 +12,7 @@ from roofsim.schema.base import Field
 from roofsim.spec.model.base import Count, ModelSpec, Size, Wrong
 from roofsim.spec.model.layers.amounts import Amount, SizeError, all_sizes, names_in, worked_out
 from roofsim.spec.model.layers.forms import Form, Sizes, WrongBlockError
+from roofsim.spec.model.layers.graphs import Sampling
 from roofsim.spec.model.layers.inputs import MoreInput
 from roofsim.spec.model.layers.steps import Step, Word, as_step
 from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, every_step, written_out
@@ -61,6 +62,10 @@ class LayersModel(ModelSpec):
     idle_parameters: Count = Field(default=0, description="Parameters that are loaded and never run.")
     num_nodes: Size = Field(default=1, description="Nodes of a graph, with inputs: nodes.")
     num_edges: Size = Field(default=1, description="Edges of a graph, with inputs: nodes.")
+    sampling: Sampling | None = Field(
+        default=None,
+        description="With inputs: nodes, mini-batches of nodes with sampled neighbours; left out: each sample is a whole graph.",
+    )
 
     @cached_property
     def named(self) -> dict[str, Real]:
@@ -92,6 +97,16 @@ class LayersModel(ModelSpec):
 
     def problems(self) -> list[Wrong]:
         """Return what is wrong with sizes and layers, each with its path: what no field can tell by itself."""
+        if self.sampling is not None and self.inputs != "nodes":
+            return [
+                Wrong(("sampling",), f"sampling draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")
+            ]
+        if self.sampling is not None and self.inputs != "nodes":
+            return [Wrong(("sampling",), f"it draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")]
+        return self._wrong_layers()
+
+    def _wrong_layers(self) -> list[Wrong]:
+        """Return what is wrong with sizes and layers."""
         try:
             sizes = Sizes(self.named)
         except SizeError as error:
@@ -201,7 +216,8 @@ class LayersModel(ModelSpec):
     def caveats(self) -> tuple[str, ...]:
         """Return what a reader must know of its price."""
         kinds = dict.fromkeys(kind for kind, _ in every_block(self.layers))
-        return tuple(dict.fromkeys(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED))
+        said = () if self.sampling is None else (_UNSAMPLED,)
+        return (*said, *dict.fromkeys(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED))
 
     def as_reals(self) -> LayersModel:
         """Return a copy whose own integer sizes are floats; the sizes of blocks are worked out when they are built."""
@@ -267,6 +283,9 @@ _HINDERS: dict[str, Callable[[LayersModel], str | None]] = {
 }
 _CELLS = (
     "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
+)
+_UNSAMPLED = (
+    "what draws neighbours is not priced; all nodes are drawn alike, though graphs with hubs reach fewer of them"
 )
 _UNMEASURED = {
     "rwkv_time_mix": "no kernel of RWKV was measured: priced as a scan of two states per channel",
