@@ -13,11 +13,14 @@ import os
 import pkgutil
 import signal
 import sys
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import roofsim.report.html
 from roofsim.spec import usual
 from roofsim.web.confined import confine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LENGTH: Final = 4
 READY: Final = b"ready"
@@ -78,12 +81,12 @@ def answered(message: bytes) -> bytes:
     return (b"1" if answer["ok"] else b"0") + text.encode("ascii")
 
 
-def warm() -> None:
+def warm(questions: Sequence[tuple[str, dict[str, Any]]] = WARM) -> None:
     """Ask and import what a first answer would have to wait for."""
     pages = [f"roofsim.report.html.{each.name}" for each in pkgutil.iter_modules(roofsim.report.html.__path__)]
     for name in (*_IMPORTED, *pages):
         importlib.import_module(name)
-    for verb, request in WARM:
+    for verb, request in questions:
         answered(verb.encode() + b"\0" + json.dumps(request).encode())
     gc.collect()
     gc.freeze()  # what is there by now stays, and need not be searched for cycles

@@ -50,6 +50,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
     "lower/captured/context.py": {"TYPES", "PACKED_4"},
+    "lower/captured/parallelize.py": {"_WEIGHTS"},  # which operand and dimension
+    "lower/captured/splits.py": {"_BATCH", "_LENGTH", "MOST_PARTS"},  # primes at which polynomials are compared
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
     # how many ops a pattern has at most
@@ -209,7 +211,8 @@ ALLOWED: dict[str, set[str | float]] = {
         "_DIGITS_OF_ORDER",
         "_TOGETHER",
     },
-    "search/planning/space.py": {"ALONE", "BATCHES"},
+    "search/planning/building.py": {"BATCHES"},
+    "search/planning/space.py": {"ALONE"},
     "search/planning/winners.py": {"MOST_FRONT"},
     "search/planning/workers.py": {"_STARTS", "_WAITING"},
     "search/serving/asked.py": {"RANKS"},
@@ -218,7 +221,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/sweep.py": {"LOOKED", "MOST_TOGETHER", "REPLAYED_FROM"},
     "search/crossing.py": {"CHECKED", "_MOST_AXES"},
     "search/sampling.py": {"MOST_VALUES"},
-    "search/planning/engines.py": {"_NAMED"},
+    "search/planning/engines.py": {"_TRIED"},
     "search/mesh.py": {"_AGREES", "_LOOKED", "_MOST", "_TRIED"},
     "traced/notes.py": {"SAMPLES"},
     "traced/points.py": {"_NEUTRAL", "_SPARE"},

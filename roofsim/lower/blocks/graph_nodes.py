@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Gather
+from roofsim.graph.ops import Gather, HostTransfer
 from roofsim.graph.tensor import INT64, Tensor
+from roofsim.numeric import minimum
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -31,17 +32,53 @@ class Edges:
         return self.source.numel
 
 
+def sampled(seeds: Real, fanouts: tuple[Real, ...], nodes: Real, edges: Real) -> tuple[Real, Real]:
+    """Return the distinct nodes and the edges of a batch of seeds with their sampled neighbours, on average.
+
+    Every hop draws neighbours of the nodes that the one before reached first, all nodes being as likely: of T nodes, of which n are
+    known, m draws reach (T - n) (1 - (1 - 1/T)^m) new ones. No more are drawn than a node has.
+    """
+    known = frontier = minimum(seeds, nodes)
+    total: Real = 0.0
+    for fanout in fanouts:
+        drawn = frontier * minimum(fanout, edges / nodes)
+        frontier = (nodes - known) * (1.0 - (1.0 - 1.0 / nodes) ** drawn)
+        known, total = known + frontier, total + drawn
+    return known, total
+
+
+def rows_of_nodes(layers: Layers, wanted: Real, nodes: Real, width: Real, place: str) -> Tensor:
+    """Return the features ``[wanted, width]`` of sampled nodes, read row by row where those of all nodes lie."""
+    b = layers.b
+    out = b.tensor("node_features", wanted, width)
+    if place == "device":
+        indices = b.input("node_ids", wanted, dtype=INT64)
+        table = b.buffer("features", nodes, width)
+        b.emit(Gather, "fetch", inputs=(table, indices), outputs=(out,), rows=wanted)
+    else:
+        b.emit(
+            HostTransfer,
+            "fetch",
+            inputs=(),
+            outputs=(out,),
+            direction="from_host",
+            place=place,
+            rows=wanted,
+        )
+    return out
+
+
 def per_edge(layers: Layers, x: Tensor, nodes: Tensor, leaf: str) -> Tensor:
     """Collect a row of ``[nodes, ...]`` for each edge."""
     out = layers.b.tensor(leaf, nodes.numel, *x.shape[1:], dtype=x.dtype)
-    layers.b.emit(Gather, leaf, inputs=(x, nodes), outputs=(out,))
+    layers.b.emit(Gather, leaf, inputs=(x, nodes), outputs=(out,), rows=nodes.numel)
     return out
 
 
 def per_node(layers: Layers, x: Tensor, edges: Edges, nodes: Real, function: str) -> Tensor:
     """Sum the rows ``[edges, ...]`` of the edges that go to each node (or average them, or take the largest)."""
     out = layers.b.tensor("aggregated", nodes, *x.shape[1:], dtype=x.dtype)
-    layers.b.emit(Gather, "scatter", inputs=(x, edges.target), outputs=(out,), function="index_add")
+    layers.b.emit(Gather, "scatter", inputs=(x, edges.target), outputs=(out,), function="index_add", rows=edges.count)
     return layers.pointwise("div_scalar", out) if function == "mean" else out
 
 

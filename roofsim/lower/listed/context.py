@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import INT64
 from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
-from roofsim.lower.blocks.graph_nodes import Edges
-from roofsim.numeric import real, same
+from roofsim.lower.blocks.graph_nodes import Edges, rows_of_nodes, sampled
+from roofsim.numeric import ceil, real, same
 from roofsim.records import dataclass, field, replace
 from roofsim.spec.model.layers.amounts import worked_out
 from roofsim.spec.model.transformer import DecoderModel
@@ -65,9 +66,41 @@ class Context:
         """Return a number that decides structure."""
         return float(settled(self.size(amount)))
 
-    def count_graphs(self, batch: Real) -> None:
-        """Take the edges of the graphs of a batch in."""
-        self.edges = Edges.of(self.layers, batch * real(self.model.num_edges))
+    def nodes_of(self, batch: Real) -> Tensor:
+        """Take a batch in, of whole graphs or of nodes with sampled neighbours: its edges, and the features of its nodes."""
+        model, width = self.model, self.size(self.model.in_features)
+        nodes, edges = real(model.num_nodes), real(model.num_edges)
+        if model.sampling is None:
+            self.edges = Edges.of(self.layers, batch * edges)
+            return self.layers.b.input("node_features", batch * nodes, width)
+        wanted, drawn = sampled(batch, tuple(map(real, model.sampling.fanouts)), nodes, edges)
+        self.edges = Edges.of(self.layers, drawn)
+        return rows_of_nodes(self.layers, wanted, nodes, width, model.sampling.features)
+
+    def wrong_size(self, why: str) -> SpecError:
+        """Return the refusal of images (or volumes) whose sides the model's layers do not divide."""
+        model = self.model
+        path = "workload.image_size" if model.sides is None else "model.sizes"
+        return SpecError(
+            Problem(
+                f"{model.name} does not take images of this size: {why}",
+                path="model.more_inputs" if model.counted_in == "tokens" and model.more_inputs else path,
+                hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                code="image-size",
+            )
+        )
+
+    def parts_of(self, length: Real, part: Real, what: str) -> Real:
+        """Return how many parts a length has.
+
+        Raises
+        ------
+        SpecError
+            When it is no whole number of them.
+        """
+        if not same(ceil(length / part) * part, length):
+            raise self.wrong_size(f"{what} {length:,g} is not a multiple of {part:,g}")
+        return length / part
 
     # -- tensors ------------------------------------------------------------------------------------------------
 

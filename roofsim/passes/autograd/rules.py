@@ -13,7 +13,6 @@ from roofsim.graph.ops import (
     Copy,
     Dropout,
     Elementwise,
-    Embedding,
     ExtraKernels,
     Fused,
     Gather,
@@ -291,20 +290,6 @@ def _split_nll(op: Loss, tape: Tape) -> None:
 
 
 @backward.register
-def _(op: Embedding, tape: Tape) -> None:
-    table, *indices = op.inputs
-    rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
-    if op.sparse:
-        updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
-        reads = (table, tape.incoming(op), *indices)
-        tape.emit(Embedding, "update", reads, (updated,), sparse=True, **rows)
-        return
-    out = tape.new(table)
-    tape.emit(Embedding, "gradient", (tape.incoming(op), *indices), (out,), **rows)
-    tape.give(table, out)
-
-
-@backward.register
 def _(op: Gather, tape: Tape) -> None:
     if op.function == "scatter":
         scatter_backward(op, tape)
@@ -313,11 +298,11 @@ def _(op: Gather, tape: Tape) -> None:
     grad = tape.incoming(op)
     out = tape.new(source, grad.dtype)
     if op.function == "index_add":  # each row takes the gradient of the sum that it went into
-        tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index")
+        tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index", rows=op.rows)
         tape.give(source, out)
         return
     zeros = tape.zeros(source, grad.dtype)
-    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter")
+    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter", rows=op.rows)
     tape.give(source, out)
 
 

@@ -45,6 +45,14 @@ WITHOUT_FACTS: Final = {
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
+    "axolotl": (
+        "sets up trainings of transformers, whose kernels its configuration chooses",
+        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    ),
+    "llama-factory": (
+        "sets up trainings of transformers, whose kernels its configuration chooses",
+        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    ),
 }
 _SPELLINGS: Final = {
     "mlx-lm": "mlx",
@@ -57,6 +65,7 @@ _SPELLINGS: Final = {
     "colossal-ai": "colossalai",
     "liger-kernel": "liger",
     "openvino-genai": "openvino",
+    "llamafactory": "llama-factory",
 }
 
 
