@@ -296,14 +296,14 @@ def _alike(first: Form, second: Form) -> int | None:
 
 def behind(nodes: Any, ends: Iterable[int]) -> set[int]:
     """Return operations and all that they take, and what that takes."""
-    found: set[int] = set()
+    needed: set[int] = set()
     todo = list(ends)
     while todo:
         number = todo.pop()
-        if number not in found:
-            found.add(number)
+        if number not in needed:
+            needed.add(number)
             todo += refs((nodes[number].arguments, nodes[number].options))
-    return found
+    return needed
 
 
 def written_anew(

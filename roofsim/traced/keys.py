@@ -174,8 +174,8 @@ class Keys:
             if part in self._counts:
                 codes = self._codes(source, part)
             elif source is self._points:
-                found = self.rows_of(part)
-                codes = np.arange(source.rows) if found is None else found
+                row = self.rows_of(part)
+                codes = np.arange(source.rows) if row is None else row
             else:
                 inner = self._set(part)
                 codes = inner.place(self._number(inner.parts, source), source.rows)
