@@ -8,7 +8,10 @@ Runs where torch, torchvision, transformers and diffusers are (not in roofsim's 
 Models are built over fake CUDA tensors: shapes, types and storages, no values. `parameters` are those of the whole
 model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of linear layers and convolutions,
 `attention` of attention kernels (whole score matrices). `part` says what of a model is counted: ``tower`` is the image
-part of a vision-language model; of ``all``, attention runs as products and is counted with them. Last run: torch 2.14.1,
+part of a vision-language model; of ``all``, attention runs as products and is counted with them. `saved` are the bytes
+that autograd keeps of a training step of two samples in bf16 (one by itself needs fewer copies): distinct storages,
+parameters, buffers and inputs apart; `loss` says whether that of training is among them (it is not where targets are found
+on the host). Last run: torch 2.14.1,
 torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190.
 """
 
@@ -18,14 +21,16 @@ import csv
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision.ops import roi_align
 from transformers import PreTrainedModel
 
-COLUMNS = ("model", "source", "part", "parameters", "products", "attention")
+COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved")
 #: Of a case: what is counted of it, what builds the model, what calls it.
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
 
@@ -43,9 +48,28 @@ torch.nn.init.trunc_normal_ = lambda tensor, *_args, **_kwargs: tensor
 PreTrainedModel.initialize_weights = lambda _self: None
 
 
+class Samples:
+    """How many samples a call has, and what entered it."""
+
+    count = 1
+    entered: ClassVar[list[torch.Tensor]] = []
+
+
+def entering(given: torch.Tensor) -> torch.Tensor:
+    """Note what enters a model, which autograd keeps for nothing."""
+    Samples.entered.append(given)
+    return given
+
+
 def numbers(*shape: int) -> torch.Tensor:
-    """Return numbers of a shape."""
-    return torch.zeros(*shape, dtype=torch.bfloat16)
+    """Return numbers of a shape; a first 1 stands for the samples."""
+    first = Samples.count if shape[0] == 1 else shape[0]
+    return entering(torch.zeros(first, *shape[1:], dtype=torch.bfloat16))
+
+
+def ids(length: int) -> torch.Tensor:
+    """Return token ids."""
+    return entering(torch.zeros(Samples.count, length, dtype=torch.int64))
 
 
 # -- vision-language models -----------------------------------------------------------------------------------------
@@ -150,8 +174,8 @@ def _qwen_image() -> Any:
 def _qwen_image_call(model: Any) -> Any:
     return model(
         numbers(1, 83 * 83, 64), encoder_hidden_states=numbers(1, 256, 3584), timestep=numbers(1),
-        img_shapes=[[(1, 83, 83)]],
-        encoder_hidden_states_mask=torch.ones(1, 256, dtype=torch.bool),
+        img_shapes=[[(1, 83, 83)]] * Samples.count,
+        encoder_hidden_states_mask=torch.ones(Samples.count, 256, dtype=torch.bool),
     )  # fmt: skip
 
 
@@ -167,7 +191,13 @@ def _yolo(name: str) -> Any:
 
 
 def _yolo_call(model: Any) -> Any:
-    """Run with values: strides and anchors follow from them."""
+    """Run with values: strides and anchors follow from them; in training, which has no anchors, without."""
+    if model.training:
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
+        model._apply(
+            lambda held: torch.zeros(held.shape, dtype=torch.bfloat16 if held.is_floating_point() else held.dtype)
+        )
+        return model(numbers(1, 3, 640, 640))
     with unset_fake_temporarily(), torch.device("cpu"):
         return model(torch.zeros(1, 3, 640, 640))
 
@@ -186,13 +216,16 @@ def _rcnn(name: str) -> Any:
 
 
 def _rcnn_call(model: Any) -> Any:
-    """Run the networks one by one: what chooses boxes between them needs values."""
+    """Run the networks one by one: what chooses boxes between them needs values. Training samples 512 boxes, 128 with masks."""
     features = list(model.backbone(numbers(1, 3, 800, 1088)).values())
-    model.rpn.head(features)
-    heads = model.roi_heads
-    heads.box_predictor(heads.box_head(numbers(1000, 256, 7, 7)))
+    made = [model.rpn.head(features)]
+    heads, boxes, masks = model.roi_heads, 1000, 100
+    if model.training:
+        boxes, masks = 512 * Samples.count, 128 * Samples.count
+    made.append(heads.box_predictor(heads.box_head(roi_align(features[0], numbers(boxes, 5), 7))))
     if heads.has_mask():
-        heads.mask_predictor(heads.mask_head(numbers(100, 256, 14, 14)))
+        made.append(heads.mask_predictor(heads.mask_head(roi_align(features[0], numbers(masks, 5), 14))))
+    return made
 
 
 def _detr() -> Any:
@@ -213,7 +246,7 @@ def _clip(patch: int, width: int, layers: int, heads: int, text: int) -> Any:
 
 
 def _clip_call(model: Any) -> Any:
-    return model(input_ids=torch.zeros(1, 77, dtype=torch.int64), pixel_values=numbers(1, 3, 224, 224))
+    return model(input_ids=ids(77), pixel_values=numbers(1, 3, 224, 224))
 
 
 def _torchvision(name: str) -> Any:
@@ -254,6 +287,61 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+def _first(out: Any) -> torch.Tensor:
+    return out if isinstance(out, torch.Tensor) else out[0]
+
+
+def _squares(out: Any) -> torch.Tensor:
+    made = _first(out)
+    return functional.mse_loss(made, entering(torch.zeros_like(made)))
+
+
+def _classes(out: Any) -> torch.Tensor:
+    rows = _first(out).flatten(0, -2)
+    return functional.cross_entropy(rows, entering(torch.zeros(len(rows), dtype=torch.int64)))
+
+
+def _both_ways(out: Any) -> torch.Tensor:
+    return _classes([out.logits_per_image]) + _classes([out.logits_per_text])
+
+
+def _none(out: Any) -> Any:
+    """Take no loss: what matches boxes with objects needs values."""
+    return out
+
+
+#: The loss of models whose saved bytes are counted.
+LOSSES: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(
+        ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
+    ),
+    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet"), _classes),
+    **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
+    **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
+}
+
+
+def saved(case: Case, loss: Callable[[Any], Any]) -> int:
+    """Return the bytes that autograd keeps of a step."""
+    _, _, build, call = case
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
+        return tensor
+
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+        torch.set_default_dtype(torch.bfloat16)
+        model = build().train()
+        Samples.count, Samples.entered[:] = 2, []
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss(call(model))
+        Samples.count = 1
+        own = {held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), *Samples.entered)}
+        return sum(storage.nbytes() for key, storage in kept.items() if key not in own)
+
+
 def count(case: Case) -> dict[str, Any]:
     """Return the counts of one model."""
     _, _, build, call = case
@@ -278,7 +366,13 @@ def main() -> None:
     writer.writeheader()
     for name in sys.argv[1:] or CASES:
         source, part, *_ = CASES[name]
-        writer.writerow({"model": name, "source": source, "part": part} | count(CASES[name]))
+        row = {"model": name, "source": source, "part": part} | count(CASES[name])
+        if name in LOSSES:
+            row |= {
+                "loss": "left out" if LOSSES[name] is _none else "included",
+                "saved": saved(CASES[name], LOSSES[name]),
+            }
+        writer.writerow(row)
         sys.stdout.flush()
 
 

@@ -28,7 +28,7 @@ _RETURNED: Final = 2
 #: Groups of which several are returned: what is in them can be done together.
 _SEVERAL: Final = ("engine", "fusion", "training", "communication", "data_parallel")
 #: Keys that a search over layouts leaves as they are: they multiply it, and rarely decide.
-_FIXED: Final = ("parallel.virtual_stages", "parallel.schedule", "parallel.context")
+_FIXED: Final = ("parallel.virtual_stages", "parallel.schedule", "parallel.context", "workload.engine")
 #: Bits per weight below which language models lose more than a point of accuracy (arXiv 2212.09720: 4 bits are the best trade).
 _LEAST_BITS: Final = 4.0
 #: Bits per weight at which a number format begins to be one of 16, of 8 and of 4 bits.

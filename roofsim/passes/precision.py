@@ -241,6 +241,7 @@ class _Dispatch:
     def _cast_op(self, op: Cast) -> None:
         source, out = self.tensor(op.inputs[0]), op.outputs[0]
         target = self.tensor(op.holds[0]).dtype if op.holds else out.dtype
+        target = self.plan.compute if target is AUTO else target
         if source.dtype is target:
             self.env[out] = source
             return

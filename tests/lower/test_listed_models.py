@@ -1,7 +1,8 @@
 """Models of the catalog that are listed layer by layer against the libraries' own code.
 
 listed_reference.csv is what benchmarks/library/count_listed.py counted: parameters of the whole model, FLOPs of one
-sample, or of the part of the model that the row names; of ``all``, the library's attention is products.
+sample, or of the part of the model that the row names; of ``all``, the library's attention is products. What autograd keeps
+is that of two samples.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import pytest
 import roofsim
 from roofsim.errors import SpecError
 from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
+from roofsim.graph.component import Purpose
+from roofsim.memory.profile import Liveness, profile
 from roofsim.spec import catalog
 from tests.lower.transformer_checks import run
 from tests.lower.vision_checks import catalog_model, parameters
@@ -32,6 +35,33 @@ def test_parameters_and_flops_are_those_of_the_library(row):
     apart = 0.0 if row["part"] == "all" else flops[Kind.ATTENTION]
     assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == int(row["products"])
     assert apart == int(row["attention"])
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["saved"]], ids=lambda row: row["model"])
+def test_what_autograd_keeps_is_what_the_library_keeps(row):
+    """To the byte; small copies differ where attention or norms are: tables of positions, weights of norms in fp32."""
+    graph = run(catalog_model(row["model"]), batch=2.0)
+    kept = profile(graph).saved_activations
+    if row["loss"] == "left out":
+        kept -= sum(
+            storage.size * graph.ops[storage.born].repeats
+            for storage in Liveness(graph).storages.values()
+            if storage.saved and _within_loss(graph.ops[storage.born])
+        )
+    exact = row["source"] == "torchvision" or row["model"].startswith("yolov8")
+    assert kept == pytest.approx(int(row["saved"]), rel=0.0 if exact else 5e-4)
+
+
+def _within_loss(op):
+    return op.component is not None and op.component.within(Purpose.LOSS)
+
+
+def test_a_stream_beside_the_tokens_has_gradients_though_nothing_reads_its_end():
+    """The text of Qwen-Image: what its last layer makes of it is dropped, and all layers before are trained."""
+    graph = run(catalog_model("qwen-image"))
+    words = [op for op in graph if op.group is Kind.MATMUL and op.name.startswith("repeat.aside5.")]
+    flops = {phase: sum(op.flops() for op in words if op.phase is phase) for phase in (Phase.FORWARD, Phase.BACKWARD)}
+    assert flops[Phase.BACKWARD] == 2.0 * flops[Phase.FORWARD] > 0.0
 
 
 @pytest.mark.parametrize(
@@ -73,6 +103,20 @@ def test_boxes_are_sizes_that_can_be_set():
 
     head = 2 * (256 * 49 * 1024 + 1024 * 1024 + 1024 * (364 + 91))
     assert flops(1000.0) - flops(300.0) == 700 * head
+
+
+@pytest.mark.parametrize(
+    ("side", "why"), [(680.0, "680 is not a multiple of 14"), (686.0, "2,401 is not a multiple of 4")]
+)
+def test_images_beside_tokens_that_patches_or_mergers_do_not_divide_are_refused(side, why):
+    model = {
+        **catalog.load("model", "qwen2.5-vl-3b").data,
+        "more_inputs": {"images": {"image_size": side, "channels": 6}},
+    }
+    with pytest.raises(SpecError) as caught:
+        roofsim.run({"model": model, "workload": {"phase": "prefill"}, "hardware": {"gpu": "h100"}})
+    assert caught.value.problems[0].path == "model.more_inputs"
+    assert why in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -113,9 +113,10 @@ class Drawn:
 
     def __init__(self, document, gpus, axes=None, objective="step_time", also=()):
         from roofsim.api import import_model, resolve_document
+        from roofsim.search.planning.building import space_of
         from roofsim.search.planning.objectives import Goal
         from roofsim.search.planning.search import Searcher
-        from roofsim.search.planning.space import Wish, space_of
+        from roofsim.search.planning.space import Wish
         from roofsim.search.resolving import Shared
 
         self.space = space_of(document, Wish(gpus=gpus, axes=axes or {}, also=also), resolve_document)

@@ -100,6 +100,7 @@ OTHER = {
     "decode_attention": "paged",
     "rms_norm": "chain",
     "norm_load_bytes": 16.0,
+    "index_load_bytes": 8.0,
     "gelu_new": "chain",
     "rotary": "fused",
     "cross_entropy": "fused",

@@ -13,7 +13,7 @@ from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
-from roofsim.cost.kernels.random_access import table_traffic
+from roofsim.cost.kernels.random_access import Moves, gather_moves, narrowness, table_moves
 from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
@@ -76,7 +76,6 @@ for _class in (
     Copy,
     CacheAppend,
     ExtraKernels,
-    Gather,
     Loss,
     Reduction,
     Resize,
@@ -99,10 +98,26 @@ def _(op: Embedding, context: Pricing) -> tuple[KernelWork, ...]:
     # Bags read whole rows, many at once: gathers of FBGEMM reach 2.5 to 2.8 TB/s on an H100, what copies do (pytorch/FBGEMM, 3993).
     kind = "copy" if op.bags and not op.backward else str(op.kind)
     traffic = op.bytes_read() + op.bytes_written()
-    if not op.backward or op.sparse:
-        stated = op.rows(op.inputs[0])
-        traffic = traffic + (table_traffic(op, context.device) - stated) * (2.0 if op.backward else 1.0)
-    return (context.light(op.flops(), traffic, kind, op.kernels()),)
+    if op.backward and not op.sparse:
+        return (context.light(op.flops(), traffic, kind, op.kernels()),)
+    rows, passes = table_moves(op, context.device), 2.0 if op.backward else 1.0
+    moved = traffic + (rows.moved - op.rows(op.inputs[0])) * passes
+    work = context.light(op.flops(), moved, kind, op.kernels())
+    if not (op.bags or op.sparse):
+        return (work,)
+    asked = moved + (rows.asked - rows.moved) * passes
+    return (replace(work, load=Moves(moved, asked).load(work.load), at_random=True),)
+
+
+@kernels_of.register
+def _(op: Gather, context: Pricing) -> tuple[KernelWork, ...]:
+    if op.rows is None:
+        return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(op.kind), op.kernels()),)
+    moves = gather_moves(op, op.rows, context.device)
+    narrow = narrowness(op, op.rows, context.library.engine.fusion.index_load_bytes, context.device)
+    # Rows are copied, as long as enough loads are in flight: the class "gather" stands for kernels of which nobody says that.
+    work = context.light(op.flops(), moves.moved, "copy", op.kernels())
+    return (replace(work, load=moves.load(work.load, narrow), at_random=True),)
 
 
 @kernels_of.register

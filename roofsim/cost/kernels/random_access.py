@@ -1,4 +1,8 @@
-"""Price look-ups of rows by index: what memory moves for them, by sectors, by how rows repeat, and by what the cache holds."""
+"""Price rows at random places: what memory moves for them, by sectors, by how rows repeat and by what the cache holds.
+
+Compute units ask for more than memory moves: rows that the cache holds too. What they draw is limited by the loads that they
+keep in flight (Little's law), each as wide as the kernel's loads.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofsim.numeric import Real, divide, maximum, minimum, where
+from roofsim.records import dataclass
 from roofsim.traced.points import as_array
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
-    from roofsim.graph.ops import Embedding
+    from roofsim.graph.ops import Embedding, Gather
+    from roofsim.graph.tensor import Tensor
 
 #: What stands for a skew of exactly one, at which sums of powers are logarithms.
 _NEAR_ONE = 1e-9
@@ -62,15 +68,75 @@ def missed(lookups: Real, rows: Real, held: Real, skew: Real) -> Real:
     return lookups - hits + minimum(kept, hits)
 
 
-def table_traffic(op: Embedding, device: Device) -> Real:
-    """Return the bytes that memory reads of a table for the rows that an op looks up.
+@dataclass(frozen=True)
+class Moves:
+    """Bytes that memory moves for a kernel, and bytes that its compute units ask for: rows that the cache holds as well."""
+
+    moved: Real
+    asked: Real
+
+    def load(self, plain: Real, narrowness: Real = 1.0) -> Real:
+        """Return the load of a compute unit (`unit_load`), of which `plain` is that of a kernel that asks for what memory moves.
+
+        `narrowness` says how many times less a thread loads at once than those of simple kernels do.
+        """
+        return plain * narrowness * divide(self.asked, self.moved)
+
+
+def table_moves(op: Embedding, device: Device) -> Moves:
+    """Return the bytes of a table that memory reads for the rows that an op looks up, and those that compute units ask for.
 
     Where nobody states how rows repeat, each row is fetched once per look-up and no more than the whole table.
     """
     table = op.inputs[0]
     each = row_traffic(op.width * table.dtype.itemsize, device.constants.physics["memory_sector"])
+    asked = op.lookups * each
     if op.skew is None:
-        return minimum(op.lookups * each, table.bytes)
+        return Moves(minimum(asked, table.bytes), asked)
     entries = divide(table.bytes, op.width * table.dtype.itemsize)
-    held = 0.0 * each if device.cache is None else device.cache / each
-    return missed(op.lookups, entries, held, op.skew) * each
+    return Moves(missed(op.lookups, entries, _held(device, each), op.skew) * each, asked)
+
+
+def _held(device: Device, row: Real) -> Real:
+    """Return how many rows the cache holds."""
+    return 0.0 * row if device.cache is None else device.cache / row
+
+
+def gather_moves(op: Gather, rows: Real, device: Device) -> Moves:
+    """Return what a kernel moves and asks for that collects so many rows at random places, or adds them up there.
+
+    All rows are asked for alike. A sum reads what it adds in order; the caches add: memory reads and writes back the rows that
+    they do not hold.
+    """
+    indices = sum(tensor.bytes for tensor in op.inputs if not tensor.dtype.floating)
+    (far, near), passes = _sides(op), 1.0 if op.function == "index" else 2.0
+    row = divide(near.bytes, rows)
+    each = row_traffic(row, device.constants.physics["memory_sector"])
+    in_order = near.bytes + indices
+    # What streams past takes its share of the cache.
+    held = _held(device, each) * divide(rows * each, rows * each + in_order)
+    away = missed(rows, divide(far.bytes, row), held, 0.0)
+    return Moves(in_order + passes * away * each, in_order + rows * each)
+
+
+def _sides(op: Gather) -> tuple[Tensor, Tensor]:
+    """Return the tensor at whose random places rows are read or added to, and the one that holds them in order."""
+    if op.function == "index":
+        return op.inputs[0], op.outputs[0]
+    return op.outputs[0], [tensor for tensor in op.inputs if tensor.dtype.floating][-1]
+
+
+def narrowness(op: Gather, rows: Real, loaded: float | None, device: Device) -> Real:
+    """Return how many times less a thread loads at once than those of simple kernels do.
+
+    `loaded` are the bytes that the engine's kernels collect at once where rows allow; None, and all sums: an element.
+    """
+    _, near = _sides(op)
+    widest, element = device.constants.physics["vector_load"], float(near.dtype.itemsize)
+    if op.function != "index" or loaded is None:
+        return widest / element
+    row, own = divide(near.bytes, rows), element + 0.0 * rows
+    while element < min(loaded, widest):
+        element *= 2.0
+        own = where(row % element == 0.0, element, own)
+    return widest / own

@@ -53,7 +53,7 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
         if work.compute_keys not in STREAMING:
             continue
         operation, *sizes = rows_along(op)
-        cached = 0.0 if work.bandwidth_key in SCATTERED else 1.0
+        cached = 0.0 if work.at_random or work.bandwidth_key in SCATTERED else 1.0
         numbers = (*sizes, work.traffic, cached, work.bandwidth_share, work.load)
         shape = np.broadcast_shapes(around, *map(np.shape, numbers))
         narrow = all(tensor.dtype.itemsize <= device.constants.physics["narrow_element"] for tensor in op.inputs)

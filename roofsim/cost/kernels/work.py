@@ -46,6 +46,8 @@ class KernelWork:
         Share of the traffic's seconds that is latency: it does not go with the memory's rate.
     streamed
         Bytes of the traffic whose energy is not among them.
+    at_random
+        Whether it moves rows at random places: the traffic is what the cache does not hold of them.
     spared
         FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
     part
@@ -95,6 +97,7 @@ class KernelWork:
     by_vectors: Real = 0.0
     by_memory: Real = 0.0
     flat: Real = 0.0
+    at_random: bool = False
 
     def slower(self, factor: float) -> KernelWork:
         """Return the kernel taking so many times as long beyond its launch: its arithmetic and its traffic reach so much less."""

@@ -50,11 +50,16 @@ class Embedding(AbstractOp):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Gather(AbstractOp):
-    """Collect or scatter rows by index: ``index``, ``index_add``, ``scatter``."""
+    """Collect or scatter rows by index: ``index``, ``index_add``, ``scatter``.
+
+    `rows` says how many rows are named at random places of what is read (``index``) or added to (the others), each again and
+    again; None: their order is not known, and they are priced as whole tensors that move once.
+    """
 
     kind: ClassVar[Kind] = Kind.GATHER
 
     function: str = "index"
+    rows: Real | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

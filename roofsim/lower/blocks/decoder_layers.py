@@ -177,7 +177,7 @@ class DecoderLayers:
             sinks=model.attention_sinks,
             wide_softmax=bool(model.softmax_in_fp32),
             wide_scores=model.scores_in_fp32,
-            head_major=self._joins_rotated(),
+            head_major=self._joins_rotated() or model.query_key_norm == "head_layer",
             causal=self.causal and (kernel == "flash" or not (alibi or self._masked_by_window(window))),
         )
 

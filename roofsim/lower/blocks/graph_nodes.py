@@ -34,14 +34,14 @@ class Edges:
 def per_edge(layers: Layers, x: Tensor, nodes: Tensor, leaf: str) -> Tensor:
     """Collect a row of ``[nodes, ...]`` for each edge."""
     out = layers.b.tensor(leaf, nodes.numel, *x.shape[1:], dtype=x.dtype)
-    layers.b.emit(Gather, leaf, inputs=(x, nodes), outputs=(out,))
+    layers.b.emit(Gather, leaf, inputs=(x, nodes), outputs=(out,), rows=nodes.numel)
     return out
 
 
 def per_node(layers: Layers, x: Tensor, edges: Edges, nodes: Real, function: str) -> Tensor:
     """Sum the rows ``[edges, ...]`` of the edges that go to each node (or average them, or take the largest)."""
     out = layers.b.tensor("aggregated", nodes, *x.shape[1:], dtype=x.dtype)
-    layers.b.emit(Gather, "scatter", inputs=(x, edges.target), outputs=(out,), function="index_add")
+    layers.b.emit(Gather, "scatter", inputs=(x, edges.target), outputs=(out,), function="index_add", rows=edges.count)
     return layers.pointwise("div_scalar", out) if function == "mean" else out
 
 

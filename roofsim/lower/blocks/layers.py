@@ -183,12 +183,13 @@ class Layers:
         """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library.
 
         In the chain the weight multiplies the result after it is cast back (``plain``), before (``fp32``), or before
-        and as an offset from one (``zero_centered``).
+        and as an offset from one (``zero_centered``); ``mixed``: as plain, but what is scaled is the tensor itself, not
+        its wide copy (diffusers' RMSNorm). ``kernel``: one kernel, whatever the engine has (torch.nn.RMSNorm).
         """
         with self.b.scope(leaf):
             width = x.shape[-1]
             weight = self.b.parameter("weight", width)
-            if self.flavour.engine.fusion.rms_norm == "chain":
+            if self.flavour.engine.fusion.rms_norm == "chain" and weight_form != "kernel":
                 return self._rms_chain(x, weight, weight_form)
             out = self.b.tensor("out", *x.shape)
             rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
@@ -208,6 +209,8 @@ class Layers:
         wide = self.cast(x, FP32)
         variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
         scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        if weight_form == "mixed":
+            return self.mul(weight, self.cast(self.pointwise("mul", x, scale, dtype=FP32), x))
         if weight_form != "plain":
             zero_centered = weight_form == "zero_centered"
             factor = self.pointwise("add_scalar", self.cast(weight, FP32)) if zero_centered else weight

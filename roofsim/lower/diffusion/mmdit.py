@@ -10,7 +10,6 @@ from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import attend, kernel_of, rotate
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.heads import Heads
-from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.diffusion.parts import (
     TIME_WIDTH,
     Patches,
@@ -23,7 +22,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.numeric import exactly
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.builder import Builder
@@ -40,12 +39,16 @@ SECOND_PARTS = 3
 
 @dataclass(frozen=True)
 class JointDit:
-    """Blocks in which image and text have weights of their own and meet in attention; then, in Flux, shared ones."""
+    """Blocks in which image and text have weights of their own and meet in attention; then, in Flux, shared ones.
+
+    `norm_form`: how norms of queries and keys are written (the `weight_form` of `Layers.rms_norm`).
+    """
 
     model: DitModel
     call: Call
     b: Builder
     layers: VisionLayers
+    norm_form: str = "kernel"
 
     @property
     def rotary(self) -> bool:
@@ -240,9 +243,8 @@ class JointDit:
             if not self.model.query_key_norm:
                 q, k, v = (layers.view(part, "reshape", *shape, copies_gradient=True) for part in flat)
                 return q, k, v
-            fused = Layers(self.b, replace(layers.flavour, engine=layers.flavour.engine.changed(rms_norm="fused")))
             q, k = (
-                fused.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm")
+                layers.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm", weight_form=self.norm_form)
                 for part, name in zip(flat, (Purpose.QUERY, Purpose.KEY), strict=False)
             )
             return q, k, layers.view(flat[2], "reshape", *shape, copies_gradient=True)

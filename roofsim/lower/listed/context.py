@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import INT64
 from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
 from roofsim.lower.blocks.graph_nodes import Edges
-from roofsim.numeric import real, same
+from roofsim.numeric import ceil, real, same
 from roofsim.records import dataclass, field, replace
 from roofsim.spec.model.layers.amounts import worked_out
 from roofsim.spec.model.transformer import DecoderModel
@@ -68,6 +69,31 @@ class Context:
     def count_graphs(self, batch: Real) -> None:
         """Take the edges of the graphs of a batch in."""
         self.edges = Edges.of(self.layers, batch * real(self.model.num_edges))
+
+    def wrong_size(self, why: str) -> SpecError:
+        """Return the refusal of images (or volumes) whose sides the model's layers do not divide."""
+        model = self.model
+        path = "workload.image_size" if model.sides is None else "model.sizes"
+        return SpecError(
+            Problem(
+                f"{model.name} does not take images of this size: {why}",
+                path="model.more_inputs" if model.counted_in == "tokens" and model.more_inputs else path,
+                hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                code="image-size",
+            )
+        )
+
+    def parts_of(self, length: Real, part: Real, what: str) -> Real:
+        """Return how many parts a length has.
+
+        Raises
+        ------
+        SpecError
+            When it is no whole number of them.
+        """
+        if not same(ceil(length / part) * part, length):
+            raise self.wrong_size(f"{what} {length:,g} is not a multiple of {part:,g}")
+        return length / part
 
     # -- tensors ------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Convolution, Loss
-from roofsim.graph.tensor import FP32
+from roofsim.graph.ops import Convolution, Gather, Loss
+from roofsim.graph.tensor import AUTO, FP32, INT64
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.numeric import maximum
@@ -113,6 +113,11 @@ def activation(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
     return layers.activation(x, function)
 
 
+def cast(context: Context, block: blocks.CastBlock, x: Tensor, _: Kept) -> Tensor:
+    """Convert what enters."""
+    return context.layers.cast(x, FP32 if block.to == "fp32" else AUTO)
+
+
 def dropout(context: Context, block: blocks.DropoutBlock, x: Tensor, _: Kept) -> Tensor:
     """Drop elements while training."""
     return context.layers.dropout(x, block.rate)
@@ -148,8 +153,13 @@ def mean(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
     return layers.reduce(x, (x.shape[0], x.shape[-1]), "mean")
 
 
-def last(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:
+def last(context: Context, block: blocks.LastBlock, x: Tensor, _: Kept) -> Tensor:
     """Take the last token."""
+    if block.gathered:
+        b = context.layers.b
+        out = b.tensor("last", x.shape[0], x.shape[-1])
+        b.emit(Gather, "last", inputs=(x, b.input("ends", x.shape[0], dtype=INT64)), outputs=(out,), function="index")
+        return out
     return context.layers.view(x, "slice", x.shape[0], x.shape[-1])
 
 

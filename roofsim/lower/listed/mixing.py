@@ -82,7 +82,8 @@ def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tens
         q = layers.linear(x, count * size, Purpose.QUERY, bias=bias.query)
         k = layers.linear(memory, count * size, Purpose.KEY, bias=bias.key)
         if block.query_key_norm == "full":
-            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
+            form = block.normalization_weight
+            q, k = layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
         q, k = by_head(layers, q, count), by_head(layers, k, count)
         v = by_head(layers, layers.linear(memory, count * size, Purpose.VALUE, bias=bias.value), count)
         return layers.linear(attend(layers, context.call, heads, q, k, v), width, Purpose.OUTPUT, bias=block.biases)

@@ -6,10 +6,10 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import AUTO, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.listed import streams
 from roofsim.lower.listed.context import Context
 from roofsim.lower.listed.table import BUILDERS
 from roofsim.numeric import exactly, real, same
@@ -129,7 +129,7 @@ class _Net:
             return self._step(step, leaf, x, kept)
 
     def _step(self, step: Step, leaf: str, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
-        self._share(step, x)
+        self._share(step, x, kept)
         kind, b = step.kind, self.context.layers.b
         if kind == "repeat":
             return self._repeat(step, leaf, x, kept)
@@ -146,14 +146,20 @@ class _Net:
                 return self._run(step.aside, x, dict(kept))
             return self._residual(step, x, kept) if kind == "residual" else self._branches(step, x, kept)
 
-    def _share(self, step: Step, x: Tensor) -> None:
+    def _share(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> None:
         """Make what all attention of the model reads before the first block that has some."""
         context = self.context
-        if context.layers.b.block is not None or context.made_shared or context.is_ids(x) or len(x.shape) != 3:
+        if context.layers.b.block is not None or context.is_ids(x) or len(x.shape) != 3:
             return
-        if any(kind == "attention" for kind, _ in every_block([step])):
+        held: list[tuple[str, Any]] = list(every_block([step]))
+        if any(kind == "attention" for kind, _ in held) and not context.made_shared:
             attention: list[Any] = [block for kind, block in every_block(context.model.layers) if kind == "attention"]
             context.share(attention, x)
+        joint = [block for kind, block in held if kind == "joint_attention" and block.rotary]
+        if joint:
+            # A stream beside the tokens is what the step carries.
+            beside = sum(kept[name].shape[1] for name in step.carries or ())
+            streams.tables_of(context, joint[0], x, x.shape[1] + beside)
 
     # -- what holds several layers ------------------------------------------------------------------------------
 
@@ -229,14 +235,7 @@ class _Net:
         first = parts[0]
         for part in parts[1:]:
             if self.context.is_map(first) and not all(map(same, first.shape[2:], part.shape[2:])):
-                raise SpecError(
-                    Problem(
-                        f"{self.context.model.name} does not take images of this size: {first} and {part} come together",
-                        path="model.sizes" if self.context.model.sides is not None else "workload.image_size",
-                        hint="Its usual size, or a multiple of what its stages divide by, fits.",
-                        code="image-size",
-                    )
-                )
+                raise self.context.wrong_size(f"{first} and {part} come together")
 
 
 def over_prompts(item: Any) -> bool:

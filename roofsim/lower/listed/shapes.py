@@ -19,6 +19,9 @@ def patches(context: Context, block: shapes.PatchesBlock, x: Tensor, _: Kept) ->
     """Turn patches into tokens, with a token of the class and learned positions where a model has them."""
     layers, b, width = context.layers, context.layers.b, context.size(block.width)
     size = context.each(block.size)
+    if context.model.counted_in == "tokens":  # images beside tokens, of which a prompt holds room for whole patches
+        for axis, side in enumerate(x.shape[2:]):
+            context.parts_of(side, size[axis] if isinstance(size, tuple) else size, "a side of")
     out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
     out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
     if block.class_token:
@@ -54,7 +57,8 @@ def slice_(context: Context, block: shapes.SliceBlock, x: Tensor, _: Kept) -> Te
 def fold(context: Context, block: shapes.FoldBlock, x: Tensor, _: Kept) -> Tensor:
     """Put neighbouring tokens side by side."""
     count = context.size(block.tokens)
-    return context.layers.copy(x, "contiguous", (x.shape[0], x.shape[1] / count, x.shape[2] * count))
+    tokens = context.parts_of(x.shape[1], count, "the number of tokens")
+    return context.layers.copy(x, "contiguous", (x.shape[0], tokens, x.shape[2] * count))
 
 
 def unfold(context: Context, block: shapes.UnfoldBlock, x: Tensor, _: Kept) -> Tensor:

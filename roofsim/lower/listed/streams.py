@@ -11,6 +11,7 @@ from roofsim.spec.model.diffusion import DitModel
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
+    from roofsim.numeric import Real
     from roofsim.spec.model.layers import streams
 
 Kept = dict[str, Any]
@@ -54,16 +55,9 @@ def _part(context: Context, rows: Tensor, which: Any, x: Tensor) -> Tensor:
 def joint_attention(context: Context, block: streams.JointAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
     """Attend over two streams together, or over one."""
     layers, other = context.layers, None if block.other is None else kept[block.other]
-    fields: dict[str, Any] = {
-        "hidden_size": x.shape[-1],
-        "num_attention_heads": context.size(block.num_attention_heads),
-        "query_key_norm": block.query_key_norm,
-        "position_embedding": "rotary" if block.rotary else "sincos",
-        "conditioning": "text",
-    }
-    net = JointDit(DitModel.model_construct(**fields), context.call, layers.b, layers)
+    net = _joint(context, block, x)
     tokens = x.shape[1] if other is None else x.shape[1] + other.shape[1]
-    tables = context.turning(tokens, lambda: net.rotary_tables(tokens)) if block.rotary else None
+    tables = tables_of(context, block, x, tokens) if block.rotary else None
     if other is not None:
         assert block.other is not None
         out, kept[block.other] = net.joint_attention(x, other, tables)
@@ -73,3 +67,21 @@ def joint_attention(context: Context, block: streams.JointAttentionBlock, x: Ten
         return out
     with layers.b.scope("joint_attention"):
         return layers.linear(out, x.shape[-1], Purpose.OUTPUT, bias=True)
+
+
+def tables_of(context: Context, block: streams.JointAttentionBlock, x: Tensor, tokens: Real) -> tuple[Tensor, Tensor]:
+    """Return the rotary tables of so many tokens in all, made where none are known."""
+    tables: tuple[Tensor, Tensor] = context.turning(tokens, lambda: _joint(context, block, x).rotary_tables(tokens))
+    return tables
+
+
+def _joint(context: Context, block: streams.JointAttentionBlock, x: Tensor) -> JointDit:
+    fields: dict[str, Any] = {
+        "hidden_size": x.shape[-1],
+        "num_attention_heads": context.size(block.num_attention_heads),
+        "query_key_norm": block.query_key_norm,
+        "position_embedding": "rotary" if block.rotary else "sincos",
+        "conditioning": "text",
+    }
+    model = DitModel.model_construct(**fields)
+    return JointDit(model, context.call, context.layers.b, context.layers, norm_form="mixed")

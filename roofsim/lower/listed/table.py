@@ -31,6 +31,7 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "batch_norm": BlockBuilder(kernels.batch_norm),
     "group_norm": BlockBuilder(kernels.group_norm),
     "activation": BlockBuilder(kernels.activation, own_scope=True),
+    "cast": BlockBuilder(kernels.cast, own_scope=True),
     "dropout": BlockBuilder(kernels.dropout, own_scope=True),
     "max_pool": BlockBuilder(kernels.max_pool, own_scope=True),
     "average_pool": BlockBuilder(kernels.average_pool, own_scope=True),

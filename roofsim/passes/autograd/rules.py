@@ -313,11 +313,11 @@ def _(op: Gather, tape: Tape) -> None:
     grad = tape.incoming(op)
     out = tape.new(source, grad.dtype)
     if op.function == "index_add":  # each row takes the gradient of the sum that it went into
-        tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index")
+        tape.emit(Gather, "gather_gradient", (grad, *indices), (out,), function="index", rows=op.rows)
         tape.give(source, out)
         return
     zeros = tape.zeros(source, grad.dtype)
-    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter")
+    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter", rows=op.rows)
     tape.give(source, out)
 
 

@@ -194,7 +194,7 @@ class Tape:
         mirror = Block(f"{block.name}.backward", block.repeat, mirror=block)
         outside = {entry: self.grads.pop(entry) for entry, _ in block.carries if entry in self.grads}
         shared = {} if block.once else self._accumulators(block, body)
-        before = {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
+        before = self._leaving(block, body)
         self.block = mirror
         self._body(body)
         self.block = None
@@ -209,6 +209,20 @@ class Tape:
         mirror.carries += [(acc, self.grads[t]) for t, acc in shared.items() if self.grads[t] is not acc]
         for entry, gradient in outside.items():
             self.give(entry, gradient)
+
+    def _leaving(self, block: Block, body: list[AbstractOp]) -> dict[Tensor, Tensor]:
+        """Return the gradients at what leaves an iteration, by what enters the next one in its place.
+
+        What nothing behind the block reads, later iterations still do: its gradient starts from zeros.
+        """
+        for entry, leaving in block.carries:
+            if block.once or entry is leaving or leaving in self.grads or leaving not in self._needing:
+                continue
+            self._op = body[-1]
+            start = self.new(leaving)
+            self.emit(Elementwise, f"start.{leaving.name}", (), (start,), function="fill")
+            self.grads[leaving] = start
+        return {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
 
     def _accumulators(self, block: Block, body: list[AbstractOp]) -> dict[Tensor, Tensor]:
         """Start a sum for each tensor made before the block that all its iterations read."""

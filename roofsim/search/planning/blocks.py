@@ -18,10 +18,10 @@ import numpy as np
 from roofsim.errors import RoofsimError
 from roofsim.kept import Kept
 from roofsim.records import dataclass, fields, replace
+from roofsim.search.planning.building import space_of
 from roofsim.search.planning.findings import Findings
 from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.search import Limits, Searcher
-from roofsim.search.planning.space import space_of
 from roofsim.search.resolving import Shared
 from roofsim.search.sweep import figures_of
 

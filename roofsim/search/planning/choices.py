@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.ranks import LayoutChoices
     from roofsim.spec.resolve import Resolved
 
+#: The key of a scenario's engine.
+ENGINE: Final = "workload.engine"
 #: Tokens that a context rank has at least.
 _LEAST_TOKENS: Final = 1024
 #: Divisors of a batch that are all tried; of more, powers of two.
@@ -58,7 +60,7 @@ def _more(resolved: Resolved, axes: dict[str, list[Any]], also: Sequence[str]) -
     missing = [option for option in choices.options if option not in engine.split("+")]
     if "options" in also and missing:
         each = [f"{engine}+{option}" for option in missing]
-        more["workload.engine"] = [engine, *each, *(["+".join([engine, *missing])] if len(missing) > 1 else [])]
+        more[ENGINE] = [engine, *each, *(["+".join([engine, *missing])] if len(missing) > 1 else [])]
     return more
 
 

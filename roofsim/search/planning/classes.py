@@ -47,9 +47,17 @@ class FamilyClass:
     @remembered
     def families(self) -> list[dict[int, int]]:
         """Return the words of each family: axis -> value."""
-        sizes = [range(len(self.space.grid.axes[place].values)) for place in self.free]
-        free = (zip(self.free, chosen, strict=True) for chosen in itertools.product(*sizes))
+        free = (zip(self.free, chosen, strict=True) for chosen in itertools.product(*self.values()))
         return [dict(sorted([*self.own, *each])) for each in free]
+
+    @remembered
+    def values(self) -> list[list[int]]:
+        """Return of each free axis the values that the engine of the class lets its users choose."""
+        return [self.space.choices(place, self._engine) for place in self.free]
+
+    @property
+    def _engine(self) -> int | None:
+        return self.space.engine_of(dict(self.own))
 
     @remembered
     def layouts(self) -> list[Parallel]:
@@ -64,8 +72,8 @@ class FamilyClass:
         base = self._layout(usual)
         known = {
             (place, value): getattr(self._layout(usual | {place: value}), axes[place].path[-1])
-            for place in self.free
-            for value in range(len(axes[place].values))
+            for place, values in zip(self.free, self.values(), strict=True)
+            for value in values
         }
         return [
             base.model_copy(update={axes[place].path[-1]: known[place, words[place]] for place in self.free})
@@ -93,20 +101,19 @@ class FamilyClass:
     @remembered
     def _times(self) -> NDArray[np.int64]:
         times: NDArray[Any] = self.space.of_words(dict(self.own)).astype(np.int32)
-        for place in self.free:
-            values = range(len(self.space.grid.axes[place].values))
+        for place, values in zip(self.free, self.values(), strict=True):
             held = np.zeros(len(times), dtype=np.int32)
             for value in values:
-                held += self.space.of_word(place, value)
+                held += self.space.of_word(place, value, self._engine)
             times *= held
         return times
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which family (first axis) has which of some layouts (second axis)."""
-        shape = [len(self.space.grid.axes[place].values) for place in self.free]
+        shape = list(map(len, self.values()))
         held = np.ones((*shape, len(rows)), dtype=bool)
-        for at, place in enumerate(self.free):
-            own = np.array([self.space.of_word(place, value)[rows] for value in range(shape[at])])
+        for at, (place, values) in enumerate(zip(self.free, self.values(), strict=True)):
+            own = np.array([self.space.of_word(place, value, self._engine)[rows] for value in values])
             held &= own.reshape([shape[at] if axis == at else 1 for axis in range(len(shape))] + [len(rows)])
         return held.reshape(math.prod(shape), len(rows))
 

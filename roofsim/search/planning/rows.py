@@ -92,10 +92,18 @@ def _shared_experts(value: _Values, *, trains: bool, widths: bool) -> Any:
     ranks = value.tensor * value.data * (value.context if trains else 1.0)
     if not widths:
         return ranks % value.expert == 0
-    usual = np.where(value.expert > 1, 1.0, value.tensor)
-    return (value.expert_tensor == usual) | (
+    return (value.expert_tensor == _usual_width(value)) | (
         (value.expert_tensor == value.tensor) & (ranks % (value.expert * value.expert_tensor) == 0)
     )
+
+
+def usual_width(rows: Joined) -> Any:
+    """Return over how many ranks experts are split in each row where nobody says so: as tensors, or not when they are dealt out."""
+    return _usual_width(_Values(rows))
+
+
+def _usual_width(value: _Values) -> Any:
+    return np.where(value.expert > 1, 1.0, value.tensor)
 
 
 class _Values:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.errors import Place, RoofsimError
 from roofsim.kept import remembered
-from roofsim.numeric import real
 from roofsim.records import dataclass, field
-from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
-from roofsim.search.planning.choices import numbers_of_layouts, words_of
-from roofsim.search.planning.engines import narrow_engine
-from roofsim.search.planning.rows import LAYOUT, joined_layouts
-from roofsim.spec.scenario.document import section_path, with_override
+from roofsim.search.planning.choices import ENGINE
+from roofsim.search.planning.rows import LAYOUT, joined_layouts, usual_width
 from roofsim.spec.scenario.schedules import load_schedule, takes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.search.axes import Axis
+    from roofsim.search.axes import Axis, AxisGrid
     from roofsim.search.planning.rows import Joined
     from roofsim.spec.reading.source import Document
-    from roofsim.spec.resolve import Resolved
 
 #: Key of the scenario that holds each number of a layout.
 KEY_OF: Final = {
@@ -64,8 +56,6 @@ ALONE: Final[dict[str, Any]] = {
     "workload.batch_size": None,
     "workload.micro_batch_size": 1,
 }
-#: Where nobody states a batch, the largest number of GPUs has so many micro batches of one sample each.
-BATCHES: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +99,8 @@ class PlanSpace:
         Whether a step trains; the layers of the model.
     assumed
         What the scenario left open that decides what is compared.
+    offers
+        What each value of the axis of engines lets its users choose: key -> values. Other keys are the caller's own.
     state
         What model, cards, engine and constants were when the space was made, as a digest.
     """
@@ -121,6 +113,7 @@ class PlanSpace:
     node: int
     assumed: tuple[str, ...] = ()
     state: str = ""
+    offers: tuple[Mapping[str, Sequence[Any]], ...] = ()
 
     @property
     def places(self) -> dict[str, int]:
@@ -130,14 +123,6 @@ class PlanSpace:
     def described(self) -> dict[str, list[Any]]:
         """Return the values of each axis, as given."""
         return {axis.given: list(axis.values) for axis in self.grid.axes}
-
-    @remembered
-    def families(self) -> list[dict[int, int]]:
-        """Return each combination of words that a scenario may have: axis -> which of its values."""
-        inner = inner_of(numbers_of(self.document, self.grid), tables_of(self.grid))
-        words = [place for place in range(len(self.grid.axes)) if place not in inner]
-        sizes = [range(len(self.grid.axes[place].values)) for place in words]
-        return [dict(zip(words, chosen, strict=True)) for chosen in itertools.product(*sizes)]
 
     def count(self, words: Mapping[int, int]) -> int:
         """Return how many layouts there are with some words, in which each word makes a difference."""
@@ -171,15 +156,47 @@ class PlanSpace:
 
     def of_words(self, words: Mapping[int, int]) -> NDArray[np.bool_]:
         """Tell in which of `crossed` each word makes a difference: a layout that two combinations describe counts once."""
-        kept = np.ones(len(self.crossed()), dtype=bool)
+        kept, engine = np.ones(len(self.crossed()), dtype=bool), self.engine_of(words)
         for place, value in words.items():
-            kept &= self.of_word(place, value)
+            kept &= self.of_word(place, value, engine)
         return kept
 
+    def engine_of(self, words: Mapping[int, int]) -> int | None:
+        """Return which value of the axis of engines some words have; None where nothing depends on it."""
+        return words.get(self.places[ENGINE]) if self.offers else None
+
+    def choices(self, place: int, engine: int | None) -> list[int]:
+        """Return which values of an axis of words an engine lets its users choose: all of a caller's own axis."""
+        axis = self.grid.axes[place]
+        every, key = list(range(len(axis.values))), _key(axis)
+        if engine is None or key == ENGINE or not any(key in offer for offer in self.offers):
+            return every
+        offered = self.offers[engine].get(key)
+        if offered is None:
+            usual = ALONE.get(key)
+            return [axis.values.index(usual) if usual in axis.values else 0]
+        return [axis.values.index(value) for value in offered]
+
     @remembered
-    def of_word(self, place: int, value: int) -> NDArray[np.bool_]:
-        """Tell in which of `crossed` one value of an axis of words makes a difference."""
-        return self._of_word(_key(self.grid.axes[place]), self.grid.axes[place].values[value])
+    def of_word(self, place: int, value: int, engine: int | None = None) -> NDArray[np.bool_]:
+        """Tell in which of `crossed` one value of an axis of words makes a difference, with one of the engines."""
+        axis, choices = self.grid.axes[place], self.choices(place, engine)
+        if value not in choices:
+            return np.zeros(len(self.crossed()), dtype=bool)
+        kept = self._of_word(_key(axis), axis.values[value], axis.values[choices[0]])
+        return kept & self._split(self.offers[value]) if self.offers and _key(axis) == ENGINE else kept
+
+    def _split(self, offer: Mapping[str, Sequence[Any]]) -> NDArray[np.bool_]:
+        """Tell which rows have degrees that an engine lets its users choose."""
+        rows = self.crossed()
+        kept = np.ones(len(rows), dtype=bool)
+        limited = {key for one in self.offers for key in one}
+        for name in rows.values:
+            if (key := KEY_OF[name]) in offer:
+                kept &= np.isin(rows.values[name], offer[key])
+            elif key in limited:
+                kept &= rows.values[name] == (usual_width(rows) if name == "expert_tensor" else 1.0)
+        return kept
 
     def groups(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return of some of `crossed` the place of their number of GPUs among those that are searched."""
@@ -217,13 +234,8 @@ class PlanSpace:
             joined = joined.crossed(_key(axis), list(range(len(axis.values))))
         return joined
 
-    def first(self, key: str) -> Any:
-        """Return the first value of an axis; None where the key is no axis."""
-        place = self.places.get(key)
-        return None if place is None else self.grid.axes[place].values[0]
-
-    def _of_word(self, key: str, word: Any) -> NDArray[np.bool_]:
-        """Tell which rows a word makes a difference in."""
+    def _of_word(self, key: str, word: Any, first: Any) -> NDArray[np.bool_]:
+        """Tell which rows a word makes a difference in; `first` is the one that stands for all where none does."""
         rows = self.crossed()
         value = {name: rows.values.get(name, np.ones(len(rows))) for name in LAYOUT}
         piped = value["pipeline"] > 1
@@ -231,106 +243,20 @@ class PlanSpace:
         kept: NDArray[np.bool_] = np.ones(len(rows), dtype=bool)
         if key == "workload.recompute" and isinstance(word, dict) and word.get("layers") is not None:
             kept = word["layers"] * value["pipeline"] < self.depth  # of a stage; of all its layers it is `full`
-        elif key == "parallel.sharding" and word != self.first(key):
+        elif key == "parallel.sharding" and word != first:
             kept = replicas > 1
-        elif key == "parallel.sequence" and word is True and self.first(key) is not True:
+        elif key == "parallel.sequence" and word is True and first is not True:
             kept = value["tensor"] > 1
         elif key in ("parallel.account_for_embedding", "parallel.account_for_loss") and word is True:
             kept = piped
         elif key == "parallel.schedule" and word is not None:
             taken = takes(load_schedule(word), value["virtual_stages"])
-            kept = np.where(piped, taken, word == self.first(key))
+            kept = np.where(piped, taken, word == first)
         if key == "parallel.sharding" and isinstance(word, dict):
             ranks = next(iter(word.values()))
             kept = kept & (value["tensor"] * ranks == self.node) & (replicas > ranks)
         return kept
 
 
-def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resolved]) -> PlanSpace:
-    """Return what is searched for a scenario: what its engine lets users choose, where nobody says otherwise.
-
-    Raises
-    ------
-    SpecError
-        When the scenario itself is wrong, or an axis.
-    """
-    alone = document
-    fixed = {".".join(section_path(key, Place("--fix"))) for key in wish.fixed}
-    stated = {key: _stated(document, key) for key in (*ALONE, "parallel.offload")}
-    for key, value in ALONE.items():
-        alone = with_override(alone, key, value, "plan")
-    if wish.cards:
-        alone = with_override(alone, "hardware.gpu", wish.cards[0], "--gpu")
-    resolved = resolve(_without(alone, "workload.global_batch_size"))
-    trains = resolved.workload.phase == "train"
-    if not trains:
-        alone = with_override(alone, "parallel.sharding", None, "plan")
-    batch, assumed = _batch(document, wish, trains=trains)
-    if trains:
-        assumed += narrow_engine(resolved, wish.gpus, stated=_stated(document, "workload.engine") is not None)
-    axes: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards)} if wish.cards else {}
-    axes |= words_of(resolved, wish.also, trains=trains) | numbers_of_layouts(resolved, wish.gpus, batch, trains=trains)
-    for key in fixed:
-        if key in axes and stated.get(key) is not None:
-            axes[key] = [stated[key]]
-        elif key not in axes and stated.get(key) is not None:
-            alone = with_override(alone, key, stated[key], "--fix")
-        else:
-            axes.pop(key, None)
-    given = read_axes(wish.axes)
-    for axis in given.axes:
-        axes[".".join(axis.path)] = list(axis.values)
-    free = any(axis.path[-1] in ("micro_batch_size", "batch_size", "global_batch_size") for axis in given.axes)
-    base = alone
-    if trains and batch is not None:
-        base = with_override(base, "workload.global_batch_size", batch, "plan")
-    return PlanSpace(
-        document=base,
-        grid=read_axes(axes),
-        batch=None if free and not trains else batch,
-        trains=trains,
-        depth=int(resolved.model.traits().depth) if resolved.model.stacked else 1,
-        node=max(int(resolved.places), 1),
-        assumed=assumed,
-        state=_digest(alone, wish, resolve),
-    )
-
-
-def _digest(document: Document, wish: Wish, resolve: Callable[[Document], Resolved]) -> str:
-    """Return a digest of all that a scenario stands for on each card: of model, card, engine and constants."""
-    digest = hashlib.sha256()
-    for card in wish.cards or ("",):
-        try:
-            said = repr(resolve(with_override(document, "hardware.gpu", card, "--gpu") if card else document))
-        except RoofsimError as error:  # on this card nothing of the engine runs: its layouts say so
-            said = error.reason
-        digest.update(said.encode())
-    return digest.hexdigest()
-
-
 def _key(axis: Axis) -> str:
     return ".".join(axis.path)
-
-
-def _stated(document: Document, key: str) -> Any:
-    at: Any = document.data
-    for part in key.split("."):
-        at = at.get(part) if isinstance(at, dict) else None
-    return at
-
-
-def _without(document: Document, key: str) -> Document:
-    return with_override(document, key, None, "plan") if _stated(document, key) is not None else document
-
-
-def _batch(document: Document, wish: Wish, *, trains: bool) -> tuple[int, tuple[str, ...]]:
-    """Return the samples of a step, the same for all layouts, and what had to be assumed for it."""
-    if trains:
-        stated = _stated(document, "workload.global_batch_size")
-        if stated is not None:
-            return int(real(stated)), ()
-        batch = BATCHES * max(wish.gpus)
-        return batch, (f"global_batch_size: {batch}, {BATCHES} samples per GPU of the largest number",)
-    each = _stated(document, "workload.micro_batch_size") or _stated(document, "workload.batch_size") or 1
-    replicas = _stated(document, "parallel.data") or 1
-    return int(each) * int(replicas), ()

@@ -45,6 +45,11 @@ class FusionFacts(Facts):
         default=None,
         description="Bytes that a thread of the kernel of RMS norms loads at once; null: as the measured one, 2.",
     )
+    index_load_bytes: Annotated[float, Field(ge=1.0, le=16.0)] | None = Field(
+        default=None,
+        description="Bytes that a thread of kernels which collect rows by index loads at once, where rows are wide enough; null: "
+        "an element. Kernels that add rows up by index take an element at a time.",
+    )
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
     rotary: Literal["fused", "chain"] = Field(
         default="fused", description="Rotary embedding: one kernel per tensor, or six."

@@ -34,6 +34,10 @@ Activation = Literal[
 ]
 
 
+#: How an RMS norm is written.
+WeightForm = Literal["plain", "fp32", "zero_centered", "mixed", "kernel"]
+
+
 class OfTokensBlock(LayerBlock):
     """A block on each token (or row) alone."""
 
@@ -69,9 +73,10 @@ class NormBlock(OfTokensBlock):
 
     bias: bool = Field(default=True, description="Of layer_norm.")
     affine: bool = Field(default=True, description="Of layer_norm: whether it has weights at all.")
-    weight_form: Literal["plain", "fp32", "zero_centered"] = Field(
+    weight_form: WeightForm = Field(
         default="plain",
-        description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight).",
+        description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight); mixed: as plain, of what "
+        "enters and not of its wide copy (diffusers); kernel: one kernel in every engine (torch.nn.RMSNorm).",
     )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
@@ -79,6 +84,14 @@ class NormBlock(OfTokensBlock):
         del sizes
         wants(taken, "tokens", "rows", what="a norm over the width")
         return taken
+
+
+class CastBlock(OfTokensBlock):
+    """Another type for what follows: fp32 where a model's code computes so, and back to that of the other activations."""
+
+    main: ClassVar[str] = "to"
+
+    to: Literal["fp32", "compute"]
 
 
 class DropoutBlock(OfTokensBlock):
@@ -263,6 +276,14 @@ class PositionlessBlock(LayerBlock):
         del sizes
         wants(taken, "tokens", "maps", what="it")
         return Form("rows", taken.width)
+
+
+class LastBlock(PositionlessBlock):
+    """The last token of each sample."""
+
+    gathered: bool = Field(
+        default=False, description="Samples end at tokens of their own: theirs are gathered, not shown (CLIP's texts)."
+    )
 
 
 class OfMapsBlock(PositionlessBlock):

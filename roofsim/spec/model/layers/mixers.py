@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
+from roofsim.spec.model.layers.blocks import WeightForm
 from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
 
 MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
@@ -37,7 +38,7 @@ class AttentionBlock(LayerBlock):
     attention_output_bias: bool | None = Field(default=None, description="As biases, if left out.")
     fused_query_key_value: bool = False
     query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = "none"
-    normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
+    normalization_weight: WeightForm = Field(
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
     attention_soft_cap: bool = False
@@ -88,6 +89,9 @@ class CrossAttentionBlock(LayerBlock):
     biases: bool = False
     query_key_norm: Literal["none", "full"] = Field(
         default="none", description="RMS norms on queries and keys, of all heads together."
+    )
+    normalization_weight: WeightForm = Field(
+        default="plain", description="How an unfused query_key_norm applies its weight."
     )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:

@@ -290,9 +290,12 @@ _UNMEASURED = {
     "gru": _CELLS,
     "rnn": _CELLS,
     "roi_align": "no kernel of RoIAlign was measured: priced as a gather of rows",
-    "aggregate": "no sparse product was measured: priced as rows gathered and written back at the bandwidth of random access",
+    "aggregate": (
+        "no sparse product was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random places"
+    ),
     "graph_attention": (
-        "no kernel of graph attention was measured: priced as rows gathered and written back at the bandwidth of random access"
+        "no kernel of graph attention was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random "
+        "places"
     ),
 }
 

@@ -112,6 +112,7 @@ class Step(Strict):
     batch_norm: blocks.BatchNormBlock | None = None
     group_norm: blocks.GroupNormBlock | Amount | None = None
     activation: blocks.PointwiseBlock | blocks.Activation | None = None
+    cast: blocks.CastBlock | Literal["fp32", "compute"] | None = None
     dropout: blocks.DropoutBlock | float | None = None
     max_pool: blocks.PoolBlock | Amount | None = None
     average_pool: blocks.PoolBlock | Amount | None = None
@@ -126,7 +127,7 @@ class Step(Strict):
     fold: shapes.FoldBlock | Amount | None = None
     unfold: shapes.UnfoldBlock | Amount | None = None
     mean: blocks.PositionlessBlock | None = None
-    last: blocks.PositionlessBlock | None = None
+    last: blocks.LastBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
     attention: mixers.AttentionBlock | Amount | None = None
     cross_attention: mixers.CrossAttentionBlock | None = None
@@ -214,6 +215,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "batch_norm": blocks.BatchNormBlock,
     "group_norm": blocks.GroupNormBlock,
     "activation": blocks.PointwiseBlock,
+    "cast": blocks.CastBlock,
     "dropout": blocks.DropoutBlock,
     "max_pool": blocks.PoolBlock,
     "average_pool": blocks.PoolBlock,
@@ -228,7 +230,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "fold": shapes.FoldBlock,
     "unfold": shapes.UnfoldBlock,
     "mean": blocks.PositionlessBlock,
-    "last": blocks.PositionlessBlock,
+    "last": blocks.LastBlock,
     "embedding": blocks.EmbeddingBlock,
     "attention": mixers.AttentionBlock,
     "cross_attention": mixers.CrossAttentionBlock,
