@@ -256,6 +256,32 @@ def _torchvision(name: str) -> Any:
     return getattr(models, name)(**more)
 
 
+def _maxvit() -> Any:
+    model = _torchvision("maxvit_t")
+    for part in model.modules():
+        if hasattr(part, "relative_position_bias_table"):  # made in fp32, whatever the rest is in
+            shape = part.relative_position_bias_table.shape
+            part.relative_position_bias_table = torch.nn.Parameter(torch.zeros(shape))
+    return model
+
+
+def _sam(width: int, layers: int, heads: int) -> Any:
+    from transformers import SamConfig, SamModel, SamVisionConfig
+
+    whole = [layers // 4 * place - 1 for place in (1, 2, 3, 4)]
+    vision = SamVisionConfig(
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, mlp_dim=4 * width, global_attn_indexes=whole
+    )
+    return SamModel(SamConfig(vision_config=vision))
+
+
+def _sam_call(model: Any) -> Any:
+    """Run encoder and decoder by themselves: what prompts become needs values."""
+    model.vision_encoder(numbers(1, 3, 1024, 1024))
+    maps = (numbers(1, 256, 64, 64) for _ in range(3))
+    return model.mask_decoder(next(maps), next(maps), numbers(1, 1, 2, 256), next(maps), multimask_output=True)
+
+
 CASES: dict[str, Case] = {
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
@@ -283,6 +309,10 @@ CASES: dict[str, Case] = {
         name: ("ultralytics", "all", partial(_yolo, name), _yolo_call)
         for name in [f"yolo{version}{size}" for version in ("v8", "11") for size in "nsmlx"]
     },
+    "maxvit_t": ("torchvision", "all", _maxvit, _one_image(3, 224, 224)),
+    "sam-vit-base": ("transformers", "", partial(_sam, 768, 12, 12), _sam_call),
+    "sam-vit-large": ("transformers", "", partial(_sam, 1024, 24, 16), _sam_call),
+    "sam-vit-huge": ("transformers", "", partial(_sam, 1280, 32, 16), _sam_call),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
 }  # fmt: skip
 
@@ -315,7 +345,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
     ),
-    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet"), _classes),
+    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet", "maxvit_t"), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, regions, shapes, streams
+from roofsim.lower.listed import kernels, mixing, regions, shapes, streams, windows
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "roi_align": BlockBuilder(regions.roi_align, own_scope=True),
     "suppress": BlockBuilder(regions.suppress, own_scope=True),
     "attend": BlockBuilder(regions.attend),
+    "windows": BlockBuilder(windows.windows, own_scope=True),
+    "join_windows": BlockBuilder(windows.join_windows, own_scope=True),
+    "masks": BlockBuilder(windows.masks, own_scope=True),
+    "drop_path": BlockBuilder(windows.drop_path, own_scope=True),
     "rnn": BlockBuilder(mixing.cells_of("rnn")),
     "gru": BlockBuilder(mixing.cells_of("gru")),
     "lstm": BlockBuilder(mixing.cells_of("lstm")),

@@ -101,6 +101,11 @@ class AttendBlock(LayerBlock):
         default=None,
         description="Entries of a learned table of relative positions that is added to the scores of each head.",
     )
+    relative_sides: tuple[Amount, Amount] | None = Field(
+        default=None,
+        description="Rows and columns of the tokens, where vectors of relative rows and columns are multiplied with the queries and "
+        "added to the scores (MViTv2, SAM).",
+    )
     fused: bool = Field(
         default=True, description="False: two products and a softmax between them, whatever the engine has."
     )
@@ -112,6 +117,10 @@ class AttendBlock(LayerBlock):
         value = size if self.value_head_size is None else sizes.of(self.value_head_size, "value_head_size")
         if self.relative_entries is not None:
             sizes.of(self.relative_entries, "relative_entries")
+        for one in self.relative_sides or ():
+            sizes.of(one, "relative_sides")
+        if self.relative_entries is not None and self.relative_sides is not None:
+            raise WrongBlockError("relative positions are a table of entries or of sides, not both", "relative_sides")
         whole = heads * (2 * size + value)
         if whole != taken.width:
             raise WrongBlockError(
