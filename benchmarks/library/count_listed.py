@@ -282,6 +282,31 @@ def _sam_call(model: Any) -> Any:
     return model.mask_decoder(next(maps), next(maps), numbers(1, 1, 2, 256), next(maps), multimask_output=True)
 
 
+class _Transducer(torch.nn.Module):
+    """MLPerf's RNN-T: networks of labels and of frames, whose sums of all pairs a joint network reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.labels = torch.nn.Embedding(1023, 512), torch.nn.LSTM(512, 512, 2, batch_first=True)
+        self.frames = torch.nn.LSTM(240, 1024, 2, batch_first=True)
+        self.stacked = torch.nn.LSTM(2048, 1024, 3, batch_first=True)
+        self.of_labels, self.of_frames = torch.nn.Linear(512, 512), torch.nn.Linear(1024, 512)
+        self.joint = torch.nn.Linear(512, 1024)
+
+    def forward(self, frames: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        seen = self.frames(frames)[0]
+        seen = self.stacked(seen.reshape(len(seen), -1, 2048))[0]
+        said = self.labels(self.table(labels))[0]
+        return self.joint(torch.relu(self.of_frames(seen).unsqueeze(2) + self.of_labels(said).unsqueeze(1)))
+
+
+def _parakeet(layers: int, kernel: int) -> Any:
+    from transformers import ParakeetCTCConfig, ParakeetEncoderConfig, ParakeetForCTC
+
+    encoder = ParakeetEncoderConfig(num_hidden_layers=layers, conv_kernel_size=kernel, scale_input=False)
+    return ParakeetForCTC(ParakeetCTCConfig(encoder_config=encoder.to_dict()))
+
+
 CASES: dict[str, Case] = {
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
@@ -313,6 +338,9 @@ CASES: dict[str, Case] = {
     "sam-vit-base": ("transformers", "", partial(_sam, 768, 12, 12), _sam_call),
     "sam-vit-large": ("transformers", "", partial(_sam, 1024, 24, 16), _sam_call),
     "sam-vit-huge": ("transformers", "", partial(_sam, 1280, 32, 16), _sam_call),
+    "parakeet-ctc-0.6b": ("transformers", "", partial(_parakeet, 24, 9), lambda model: model(numbers(1, 1600, 80))),
+    "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
+    "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
 }  # fmt: skip
 

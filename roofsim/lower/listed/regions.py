@@ -10,7 +10,7 @@ from roofsim.lower.blocks.boxes import suppressed
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.relative_bias import indexed_bias
-from roofsim.lower.listed.windows import decomposed_bias
+from roofsim.lower.listed.windows import decomposed_bias, distance_bias
 from roofsim.numeric import same
 from roofsim.records import replace
 
@@ -71,6 +71,8 @@ def attend(context: Context, block: regions.AttendBlock, x: Tensor, _: Kept) -> 
         if not same(x.shape[1], rows * columns):
             raise context.wrong_size(f"{x.shape[1]:,g} tokens are not {rows:,g} x {columns:,g}")
         bias = decomposed_bias(layers, q, rows, columns)
+    if block.relative_distances:
+        q, bias = distance_bias(layers, q)
     if not block.fused:
         engine = call.flavour.engine.changed(attention="unfused")
         call = replace(call, flavour=replace(call.flavour, engine=engine))

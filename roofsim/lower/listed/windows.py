@@ -116,3 +116,23 @@ def decomposed_bias(layers: Layers, q: Tensor, rows: Real, columns: Real) -> Ten
         by_column = layers.view(across, "reshape", batch, heads, tokens, 1.0, columns)
         whole = layers.add(by_row, by_column)
         return layers.view(whole, "reshape", batch, heads, tokens, tokens)
+
+
+def distance_bias(layers: Layers, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Return queries with their bias, and what distances add to scores (Transformer-XL, arXiv 1901.02860, section 3.3).
+
+    `q` is ``[batch, tokens, heads, size]``; the bias ``[batch, heads, tokens, tokens]``, a product with a vector of each of
+    ``2 tokens - 1`` distances, shifted so that rows begin at their own token.
+    """
+    b, (batch, tokens, heads, size) = layers.b, q.shape
+    with b.scope("relative_positions"):
+        distances, width = 2.0 * tokens - 1.0, heads * size
+        vectors = layers.linear(b.input("distances", distances, width), width, "distance")
+        content, position = (b.parameter(f"{leaf}_bias", heads, size) for leaf in ("content", "position"))
+        own = layers.add(q, position)
+        scores = b.tensor("scores", batch, heads, tokens, distances)
+        dims = {"m": batch * tokens, "n": distances, "k": size, "batch": heads}
+        b.emit(Matmul, "scores", inputs=(own, vectors), outputs=(scores,), **dims)
+        padded = layers.copy(scores, "pad", (batch, heads, tokens, distances + 1.0))
+        shifted = layers.view(padded, "slice", batch, heads, tokens, tokens)
+        return layers.add(q, content), layers.pointwise("mul_scalar", shifted)

@@ -106,6 +106,11 @@ class AttendBlock(LayerBlock):
         description="Rows and columns of the tokens, where vectors of relative rows and columns are multiplied with the queries and "
         "added to the scores (MViTv2, SAM).",
     )
+    relative_distances: bool = Field(
+        default=False,
+        description="A learned projection of each distance's sinusoids is multiplied with the queries and added to the scores "
+        "(Transformer-XL, Conformer).",
+    )
     fused: bool = Field(
         default=True, description="False: two products and a softmax between them, whatever the engine has."
     )
@@ -119,8 +124,10 @@ class AttendBlock(LayerBlock):
             sizes.of(self.relative_entries, "relative_entries")
         for one in self.relative_sides or ():
             sizes.of(one, "relative_sides")
-        if self.relative_entries is not None and self.relative_sides is not None:
-            raise WrongBlockError("relative positions are a table of entries or of sides, not both", "relative_sides")
+        stated = ("relative_entries", "relative_sides", "relative_distances")
+        given = [key for key in stated if getattr(self, key)]
+        if len(given) > 1:
+            raise WrongBlockError(f"relative positions in {len(given)} forms: {', '.join(given)}", given[1])
         whole = heads * (2 * size + value)
         if whole != taken.width:
             raise WrongBlockError(

@@ -31,6 +31,7 @@ Word = Literal[
     "rwkv_channel_mix",
     "aggregate",
     "bias",
+    "glu",
     "relu",
     "relu6",
     "gelu",
@@ -112,6 +113,7 @@ class Step(Strict):
     batch_norm: blocks.BatchNormBlock | None = None
     group_norm: blocks.GroupNormBlock | Amount | None = None
     activation: blocks.PointwiseBlock | blocks.Activation | None = None
+    glu: blocks.GluBlock | None = None
     cast: blocks.CastBlock | Literal["fp32", "compute"] | None = None
     dropout: blocks.DropoutBlock | float | None = None
     max_pool: blocks.PoolBlock | Amount | None = None
@@ -126,6 +128,8 @@ class Step(Strict):
     flatten: shapes.FlattenBlock | None = None
     fold: shapes.FoldBlock | Amount | None = None
     unfold: shapes.UnfoldBlock | Amount | None = None
+    by_row: shapes.ByRowBlock | Amount | None = None
+    outer_sum: shapes.OuterSumBlock | str | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.LastBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -160,7 +164,7 @@ class Step(Strict):
     logits: blocks.LogitsBlock | Amount | None = None
     classifier: blocks.ClassifierBlock | Amount | None = None
     contrast: regions.ContrastBlock | str | None = None
-    loss: blocks.LossBlock | Literal["mse", "cross_entropy", "binary_cross_entropy"] | None = None
+    loss: blocks.LossBlock | blocks.LossFunction | None = None
 
     @model_validator(mode="after")
     def _check_one_block(self) -> Self:
@@ -219,6 +223,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "batch_norm": blocks.BatchNormBlock,
     "group_norm": blocks.GroupNormBlock,
     "activation": blocks.PointwiseBlock,
+    "glu": blocks.GluBlock,
     "cast": blocks.CastBlock,
     "dropout": blocks.DropoutBlock,
     "max_pool": blocks.PoolBlock,
@@ -233,6 +238,8 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "flatten": shapes.FlattenBlock,
     "fold": shapes.FoldBlock,
     "unfold": shapes.UnfoldBlock,
+    "by_row": shapes.ByRowBlock,
+    "outer_sum": shapes.OuterSumBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.LastBlock,
     "embedding": blocks.EmbeddingBlock,
