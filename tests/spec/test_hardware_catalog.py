@@ -354,7 +354,7 @@ def test_plausible_ranges(gpu):
     assert 4 * 2**30 <= gpu.memory.capacity <= 300 * 2**30
     assert 25 <= gpu.tdp <= 1500
     assert 2014 <= gpu.year <= 2030
-    assert 1.5 * 2**20 <= gpu.l2.capacity <= 256 * 2**20
+    assert 2**20 <= gpu.l2.capacity <= 256 * 2**20
     assert gpu.l2.bandwidth is None or gpu.l2.bandwidth > 2 * gpu.memory.bandwidth
     assert 0.85 * GIGA <= gpu.clock.boost <= 3.2 * GIGA
     assert gpu.clock.maximum is None or gpu.clock.boost < gpu.clock.maximum <= 1.2 * gpu.clock.boost
