@@ -58,6 +58,14 @@ def with_planned_stages(scenario: Scenario, model: ModelSpec | None) -> Scenario
     return scenario.model_copy(update={"parallel": parallel.model_copy(update={"stage_layers": planned})})
 
 
+def with_own_engine(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
+    """Take the engine that a program was written for, where the scenario states none."""
+    own = None if model is None else model.usual_engine()
+    if own is None or document.states("workload", "engine"):
+        return scenario
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"engine": own})})
+
+
 def of_forward_only(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
     """Take the forward pass of a model that has no other, where nobody says what to run; raise `SpecError` where one trains it."""
     wrong = None if model is None else model.no_training()
