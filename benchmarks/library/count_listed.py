@@ -270,7 +270,11 @@ def _sam(width: int, layers: int, heads: int) -> Any:
 
     whole = [layers // 4 * place - 1 for place in (1, 2, 3, 4)]
     vision = SamVisionConfig(
-        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, mlp_dim=4 * width, global_attn_indexes=whole
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        mlp_dim=4 * width,
+        global_attn_indexes=whole,
     )
     return SamModel(SamConfig(vision_config=vision))
 

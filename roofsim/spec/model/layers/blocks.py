@@ -378,7 +378,7 @@ class LossBlock(LayerBlock):
 
     function: LossFunction = Field(
         default="mse",
-        description="transducer: of logits of all pairs of frames and labels, summed over the paths through them (arXiv 1211.3711).",
+        description="transducer: of logits of all frames and labels, summed over the paths through them (arXiv 1211.3711).",
     )
     also: tuple[str, ...] = Field(
         default=(), description="Kept results that are compared with targets of their shape beside (L1), such as boxes."

@@ -103,7 +103,7 @@ class AttendBlock(LayerBlock):
     )
     relative_sides: tuple[Amount, Amount] | None = Field(
         default=None,
-        description="Rows and columns of the tokens, where vectors of relative rows and columns are multiplied with the queries and "
+        description="Rows and columns of the tokens, where vectors of relative rows and columns are multiplied with queries and "
         "added to the scores (MViTv2, SAM).",
     )
     relative_distances: bool = Field(

@@ -12,7 +12,7 @@ from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockE
 class WindowsBlock(LayerBlock):
     """Windows of maps as sequences of their own, for attention inside of each (Swin, MaxViT, SAM).
 
-    Maps that no window divides are padded. A grid is the same work on other positions: its sequences hold every n-th row and column.
+    Maps that no window divides are padded. A grid is the same work on other positions: its sequences hold each n-th row and column.
     """
 
     main: ClassVar[str] = "side"
