@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams, windows
+from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams
+from roofsim.spec.model.layers import windows as parted
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
@@ -152,10 +153,10 @@ class Step(Strict):
     roi_align: regions.RegionsBlock | None = None
     suppress: regions.SuppressBlock | Amount | None = None
     attend: regions.AttendBlock | None = None
-    windows: windows.WindowsBlock | Amount | None = None
-    join_windows: windows.JoinWindowsBlock | str | None = None
-    masks: windows.MasksBlock | str | None = None
-    drop_path: windows.DropPathBlock | float | None = None
+    windows: parted.WindowsBlock | Amount | None = None
+    join_windows: parted.JoinWindowsBlock | str | None = None
+    masks: parted.MasksBlock | str | None = None
+    drop_path: parted.DropPathBlock | float | None = None
     rnn: mixers.RecurrentBlock | Amount | None = None
     gru: mixers.RecurrentBlock | Amount | None = None
     lstm: mixers.RecurrentBlock | Amount | None = None
@@ -262,10 +263,10 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "roi_align": regions.RegionsBlock,
     "suppress": regions.SuppressBlock,
     "attend": regions.AttendBlock,
-    "windows": windows.WindowsBlock,
-    "join_windows": windows.JoinWindowsBlock,
-    "masks": windows.MasksBlock,
-    "drop_path": windows.DropPathBlock,
+    "windows": parted.WindowsBlock,
+    "join_windows": parted.JoinWindowsBlock,
+    "masks": parted.MasksBlock,
+    "drop_path": parted.DropPathBlock,
     "rnn": mixers.RecurrentBlock,
     "gru": mixers.RecurrentBlock,
     "lstm": mixers.RecurrentBlock,
