@@ -4,10 +4,11 @@ Runs where torch and transformers are (not in roofsim's own environment):
 
     python benchmarks/library/count_decoders.py > tests/lower/hub_reference.csv
 
-Models of ``tests/importers/published_hub.json`` are cut to four layers and run in bf16 over fake CUDA tensors: shapes, types
-and storages, no values. Attention is PyTorch's flash kernel, which reads grouped heads as they are. FLOPs are those of
-`FlopCounterMode`, which does not know grouped products: none are written of models with experts. `saved` are the distinct
-storages that autograd keeps, parameters, buffers and inputs apart. Last run: transformers 5.23.0, torch 2.14.1.
+Models of ``tests/importers/published.json`` and ``published_hub.json`` are cut to four layers and run in bf16 over fake CUDA
+tensors: shapes, types and storages, no values. Attention is PyTorch's flash kernel, which reads grouped heads as they are, and
+for some once more the library's own code (`eager`: unfused). FLOPs are those of `FlopCounterMode`, which does not know grouped
+products: none are written of models with experts. `saved` are the distinct storages that autograd keeps, parameters, buffers
+and inputs apart. Last run: transformers 5.23.0, torch 2.14.1.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-PUBLISHED = Path(__file__).parents[2] / "tests/importers/published_hub.json"
-COLUMNS = ("model", "layers", "dense_layers", "batch", "length", "parameters", "forward_flops", "saved")
+IMPORTED = Path(__file__).parents[2] / "tests/importers"
+PUBLISHED = ("published.json", "published_hub.json")
+COLUMNS = ("model", "attention", "layers", "dense_layers", "batch", "length", "parameters", "forward_flops", "saved")
 LAYERS, BATCH, LENGTH = 4, 2, 512
 PER_LAYER = ("layer_types", "no_rope_layers", "mlp_layer_types")
 DENSE_FIRST = ("first_k_dense_replace", "moe_layer_start_index")
@@ -37,7 +39,10 @@ COUNTED = (
     "olmo3-7b", "minitron-4b", "pythia-1b", "cerebras-gpt-1.3b", "seed-oss-36b", "exaone-4.0-1.2b",
     "exaone-4.0-32b", "smollm3-3b", "granite-3-2b", "granite-3-3b-a800m", "granite-8b-code", "starcoder-15.5b", "olmoe-1b-7b",
     "stablelm-3b-4e1t", "stablelm-2-1.6b", "ernie-4.5-300b-a47b", "hunyuan-7b", "dots.llm1", "qwen3-coder-480b-a35b",
+    "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b", "redpajama-7b",
 )  # fmt: skip
+#: Those whose unfused attention is counted as well: shared heads, parallel blocks, norms that the library writes out.
+UNFUSED = ("pythia-1b", "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b")
 
 
 def flash(q, k, v, *_mask, dropout_p=0.0, scale=None, **_others):
@@ -56,14 +61,14 @@ def cut(config: dict[str, Any]) -> dict[str, Any]:
     return {key: LAYERS if key in ("num_hidden_layers", "n_layer") else value for key, value in small.items()}
 
 
-def count(config: dict[str, Any]) -> dict[str, Any]:
+def count(config: dict[str, Any], attention: str) -> dict[str, Any]:
     """Return the counts of one model, cut."""
     fields = cut(config)
     library = CONFIG_MAPPING[fields.pop("model_type")](**fields)
     library.use_cache = False
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
-        model = AutoModelForCausalLM.from_config(library, attn_implementation="sdpa").train()
+        model = AutoModelForCausalLM.from_config(library, attn_implementation=attention).train()
         ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device="cuda")
         own = {held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), ids)}
         saved: dict[int, Any] = {}
@@ -90,13 +95,21 @@ def count(config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Write a row of each model."""
-    published = {entry["name"]: entry["config"] for entry in json.loads(PUBLISHED.read_text(encoding="utf-8"))}
+    entries = [entry for name in PUBLISHED for entry in json.loads((IMPORTED / name).read_text(encoding="utf-8"))]
+    published = {entry["name"]: entry["config"] for entry in entries}
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for name in COUNTED:
+    for name, attention in (*((name, "sdpa") for name in COUNTED), *((name, "eager") for name in UNFUSED)):
         dense = max((published[name].get(key, 0) for key in DENSE_FIRST), default=0)
-        sizes = {"model": name, "layers": LAYERS, "dense_layers": dense, "batch": BATCH, "length": LENGTH}
-        writer.writerow(sizes | count(published[name]))
+        sizes = {
+            "model": name,
+            "attention": attention,
+            "layers": LAYERS,
+            "dense_layers": dense,
+            "batch": BATCH,
+            "length": LENGTH,
+        }
+        writer.writerow(sizes | count(published[name], attention))
 
 
 if __name__ == "__main__":

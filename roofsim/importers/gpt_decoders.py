@@ -32,7 +32,7 @@ def _gpt2(c: Fields) -> Mapping:
 
 
 def _gpt_neox(c: Fields) -> Mapping:
-    biases = c.flag("attention_bias", True)
+    biases, turned = c.flag("attention_bias", True), rotary_fraction(c, "rotary_pct", 0.25)
     return decoder(
         c,
         **sizes(c),
@@ -40,7 +40,8 @@ def _gpt_neox(c: Fields) -> Mapping:
         intermediate_size=c.whole("intermediate_size", default=None),
         activation=c.activation("hidden_act", default="gelu"),
         position_embedding="rotary",
-        rotary_fraction=rotary_fraction(c, "rotary_pct", 0.25),
+        rotary_fraction=turned,
+        rotary_form="joined" if turned == 1.0 else "rotate_half",
         fused_query_key_value=True,
         parallel_block=c.flag("use_parallel_residual", True),
         query_key_value_bias=biases,
@@ -161,13 +162,14 @@ def _falcon(c: Fields) -> Mapping:
     parallel = newer or c.flag("parallel_attn", True)
     heads, hidden = c.whole("num_attention_heads", "n_head"), c.whole("hidden_size")
     shared = c.whole("num_kv_heads", "n_head_kv", default=heads) if newer else heads
-    biases = c.flag("bias", False)
+    biases, single = c.flag("bias", False), c.flag("multi_query", True) and not newer
     return decoder(
         c,
         num_layers=c.whole("num_hidden_layers", "n_layer"),
         hidden_size=hidden,
         num_attention_heads=heads,
-        num_key_value_heads=1 if c.flag("multi_query", True) and not newer else shared,
+        num_key_value_heads=1 if single else shared,
+        key_value_parts="copies" if single else "expanded" if newer else "views",
         vocab_size=c.whole("vocab_size"),
         max_sequence_length=c.whole("max_position_embeddings", default=2048),
         intermediate_size=c.whole("ffn_hidden_size", default=4 * hidden),

@@ -161,6 +161,7 @@ def _cohere(c: Fields, **fields: Any) -> Mapping:
     common = {
         "normalization": "layernorm",
         "normalization_bias": False,
+        "normalization_weight": "fp32",
         "parallel_block": True,
         "shared_norm": True,
         "logit_scale": True,

@@ -40,7 +40,7 @@ from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.sizes import complete_workload
-from roofsim.spec.settle.stated import chosen, of_forward_only, unstated, with_planned_stages
+from roofsim.spec.settle.stated import as_model_says, chosen, unstated
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.kernels import Constants
@@ -122,7 +122,7 @@ class Resolver:
         """
         with Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
-            scenario = with_planned_stages(of_forward_only(scenario, model, self.document), model)
+            scenario = as_model_says(scenario, model, self.document)
             self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
             scenario = self._of_stack(scenario, model)

@@ -113,3 +113,12 @@ def test_batches_are_counted_in_seeds() -> None:
 def test_refusals(change: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         resolve({"model": GRAPH | change})
+
+
+def test_a_batch_is_no_larger_than_the_graph() -> None:
+    with pytest.raises(SpecError, match="more nodes than the graph, which has 20,000"):
+        roofsim.run({"model": GRAPH | {"sampling": {"fanouts": [5]}}}, gpu="a100", micro_batch_size=20_001)
+    assert (
+        roofsim.run({"model": GRAPH | {"sampling": {"fanouts": [5]}}}, gpu="a100", micro_batch_size=20_000).step_time
+        > 0
+    )

@@ -318,7 +318,7 @@ def test_phases(name):
         ("mlx-lm", "Apple's chips"),
         ("exl3", "exllamav2"),
         ("ktransformers", "parallel.offload.parameters"),
-        ("JAX", "XLA"),
+        ("MaxText", "XLA"),
         ("colossalai", "megatron-core+bare"),
         ("unsloth", "huggingface+unsloth"),
         ("liger-kernel", "huggingface+liger"),

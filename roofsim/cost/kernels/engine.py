@@ -66,9 +66,9 @@ def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device
 
 
 def _stream_limit(resolved: Resolved, each: float | None) -> float:
-    """Return the bytes per second that products of few rows draw at most, from those of a unit and clock."""
+    """Return the bytes per second that products draw at most, from those of a unit and clock; no limit where cores load ahead."""
     gpu = resolved.gpu
-    if each is None or gpu.compute_units is None or gpu.clock is None:
+    if each is None or gpu.compute_units is None or gpu.clock is None or resolved.architecture.loads_ahead:
         return math.inf
     return each * gpu.compute_units * gpu.clock.boost
 

@@ -28,7 +28,7 @@ def expanding(work: KernelWork, op: Matmul | GroupedMatmul, rows: Real, context:
         compute_share=work.compute_share * rate_left,
         product=None if vector else _turned(work, context),  # a kernel for vectors has no tiles
         bandwidth_share=_bandwidth(work, rows, context),
-        limit=work.limit if limit is None else where(rows <= context.few_rows, limit, work.limit),
+        limit=work.limit if limit is None else limit,
     )
     inside = replace(inside, compute_share=_staged(inside, weight.numel, rows, how, library.slot_rate))
     if facts.integer is None or not context.device.has("int8"):

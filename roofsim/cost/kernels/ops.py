@@ -172,18 +172,15 @@ def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
 def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else.
 
-    What a unit draws at most is a limit of the engine's kernels for vectors; beyond their rows a library multiplies.
+    What a unit draws at most is a limit of how many loads the engine's kernels keep in flight. It was measured at one row, and
+    holds at any number: rows share what was loaded, and each adds arithmetic, so that no product takes less time than the same
+    with fewer rows.
     """
-    few = rows <= context.few_rows
-    vectors = (
-        context.few_rows
-        if context.library.engine.matmul.vector_rows < 1.0
-        else context.library.engine.matmul.vector_rows
-    )
-    share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
+    few, share = rows <= context.few_rows, context.device.bandwidth_share("weights")
+    work = replace(work, limit=context.stream_limit)
     if isinstance(few, (bool, np.bool_)):
-        return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
-    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=limit)
+        return replace(work, bandwidth_key="weights", bandwidth_share=share) if few else work
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share))
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:

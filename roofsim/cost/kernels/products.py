@@ -16,7 +16,7 @@ from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own
 from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, maximum, real, where
+from roofsim.numeric import divide, is_scalar, maximum, minimum, real, where
 from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
 
@@ -272,7 +272,10 @@ def _limits(
 
 
 def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
-    """Hold products of few rows to what the engine's own kernels for them draw."""
+    """Hold products of few rows to what the engine's own kernels for them draw, and those of more rows to no more than that.
+
+    Weights pass through the caches once a step, so that a library's kernels find them there no more than those for vectors do.
+    """
     library = context.library
     if op.scores:
         share = library.engine.attention.cache_read_share
@@ -289,5 +292,5 @@ def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
         or packed_weight(op)
     ):
         return work
-    few = op.m <= library.engine.matmul.vector_rows
-    return replace(work, bandwidth_share=where(few, library.stream_share, work.bandwidth_share))
+    few, share = op.m <= library.engine.matmul.vector_rows, library.stream_share
+    return replace(work, bandwidth_share=where(few, share, minimum(work.bandwidth_share, share)))

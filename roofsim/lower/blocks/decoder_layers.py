@@ -14,7 +14,7 @@ from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, any_above, ceil, exactly
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.builder import Builder
@@ -185,7 +185,9 @@ class DecoderLayers:
         """Tell whether queries and keys are put together after a part of them was rotated; Phi-3's code always does."""
         model = self.model
         part = model.position_embedding == "rotary" and model.attention == "mha" and model.rotary_fraction < 1.0
-        return self.call.flavour.engine.fusion.rotary == "chain" and (part or model.fused_gate_up)
+        return self.call.flavour.engine.fusion.rotary == "chain" and (
+            part or model.fused_gate_up or model.rotary_form == "joined"
+        )
 
     def attention(self, x: Tensor, shared: SharedInputs, kind: LayerKind, *, summed: bool = True) -> Tensor:
         """Return what attention (or a state in its place) makes of ``[batch, length, width]``; `summed` over tensor ranks."""
@@ -205,6 +207,7 @@ class DecoderLayers:
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
                 (q, k, v), gate = self._projections(x, heads, shared.tables if kind.turns else None)
+                heads = replace(heads, kv_heads=k.shape[2]) if self._expands(heads) else heads
                 attends = in_chunks if model.attention_chunks else attend
                 context = attends(layers, self.call, heads, q, k, v, mask)
                 context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
@@ -225,6 +228,7 @@ class DecoderLayers:
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
             for part, count in zip(flat, counts, strict=True)
         )
+        k, v = (self._part(part, heads) for part in (k, v))
         if model.query_key_norm in ("head", "head_layer"):
             q, k = self._normed(q, k)
         if tables is not None:
@@ -236,6 +240,23 @@ class DecoderLayers:
         window = heads.window
         k, v = (cached(layers, self.call, part, leaf, window) for part, leaf in ((k, "key_cache"), (v, "value_cache")))
         return (q, k, v), gate
+
+    def _part(self, x: Tensor, heads: Heads) -> Tensor:
+        """Return keys or values ``[batch, length, heads, size]`` as a library's training code takes them apart."""
+        if not self._copies_parts():
+            return x
+        part = self.layers.copy(x)
+        return (
+            self.layers.copy(part, "expand", (*x.shape[:2], heads.heads, x.shape[-1])) if self._expands(heads) else part
+        )
+
+    def _copies_parts(self) -> bool:
+        flavour = self.layers.flavour
+        return self.model.key_value_parts != "views" and flavour.training and flavour.engine.fusion.rotary == "chain"
+
+    def _expands(self, heads: Heads) -> bool:
+        """Tell whether keys and values are written out for all query heads before anything reads them."""
+        return self.model.key_value_parts == "expanded" and heads.grouped and self._copies_parts()
 
     def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, keys and values ``[batch, length, heads x size]``, and the gate if there is one."""

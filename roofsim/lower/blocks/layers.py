@@ -160,10 +160,17 @@ class Layers:
         out = self.b.tensor("out", *indices.shape, width)
         return self._one(Embedding, "lookup", (table, indices), out, lookups=indices.numel, width=width)
 
-    def layer_norm(self, x: Tensor, leaf: str, *, affine: bool = True, bias: bool = True) -> Tensor:
-        """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row."""
+    def layer_norm(
+        self, x: Tensor, leaf: str, *, affine: bool = True, bias: bool = True, weight_form: str = "plain"
+    ) -> Tensor:
+        """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row.
+
+        `weight_form` ``fp32``: a norm that the library's code writes out, a weight and no bias, where the engine runs that code.
+        """
         with self.b.scope(leaf):
             width = x.shape[-1]
+            if weight_form == "fp32" and self.flavour.engine.fusion.rms_norm == "chain":
+                return self._layer_chain(x, self.b.parameter("weight", width))
             weights: tuple[Tensor, ...] = (self.b.parameter("weight", width),) if affine else ()
             weights += (self.b.parameter("bias", width),) if affine and bias else ()
             out = self.b.tensor("out", *x.shape)
@@ -189,6 +196,15 @@ class Layers:
             self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
             return out
 
+    def _layer_chain(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Normalise in fp32, one kernel at a time; deviations are taken twice, as Cohere's code does, and kept twice."""
+        wide, column = self.cast(x, FP32), (*x.shape[:-1], 1.0)
+        mean = self.reduce(wide, column, "mean")
+        variance = self.reduce(self.pointwise("square", self.pointwise("sub", wide, mean)), column, "mean")
+        scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        normed = self.mul(self.pointwise("sub", wide, mean), scale)
+        return self.cast(self.mul(self.cast(weight, FP32), normed), x)
+
     def _rms_chain(self, x: Tensor, weight: Tensor, weight_form: str) -> Tensor:
         wide = self.cast(x, FP32)
         variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
@@ -205,7 +221,7 @@ class Layers:
         """Apply the normalisation that a model names: ``layernorm`` or ``rmsnorm``."""
         if kind == "rmsnorm":
             return self.rms_norm(x, leaf, weight_form=weight_form)
-        return self.layer_norm(x, leaf, bias=bias)
+        return self.layer_norm(x, leaf, bias=bias, weight_form=weight_form)
 
     def soft_cap(self, x: Tensor) -> Tensor:
         """Bound values smoothly: ``cap * tanh(x / cap)``."""

@@ -128,7 +128,14 @@ class _Lowering:
         return self.at.capture
 
     def build(self) -> OpGraph:
-        """Return the graph of the pass."""
+        """Return the graph of the pass; of a program of one rank among several, asked for as a whole, that of all of them."""
+        ranks = int(self.at.model.ranks) if one(self.at.call.shares.tensor) else 1
+        for _ in range(ranks):
+            self.at.env.clear()
+            self._emit_all()
+        return self.at.b.graph()
+
+    def _emit_all(self) -> None:
         starts = {repeat.start: repeat for repeat in repeats(self.capture, self.chosen, self.at.splits)}
         at = 0
         while at < len(self.chosen):
@@ -139,7 +146,6 @@ class _Lowering:
             else:
                 self._emit_block(repeat, self.chosen)
                 at = repeat.stop
-        return self.at.b.graph()
 
     # -- ops -----------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ WITHOUT_FACTS: Final = {
     ),
     "maxtext": (
         "leaves kernels and their overlap to XLA, whose choices on GPUs nobody has measured here",
-        "megatron-core and torchtitan run the same models; state what differs with engine_facts.",
+        "Give the text of its step (jax.jit(f).lower(...).as_text()): engine jax runs it. torchtitan runs the same models.",
     ),
     "colossalai": (
         "is assembled from plugins that each run other kernels",
@@ -60,7 +60,6 @@ _SPELLINGS: Final = {
     "exl3": "exllamav3",
     "exllama3": "exllamav3",
     "kt": "ktransformers",
-    "jax": "maxtext",
     "jax-maxtext": "maxtext",
     "colossal-ai": "colossalai",
     "liger-kernel": "liger",

@@ -80,7 +80,7 @@ class MatmulFacts(Facts):
     )
     stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,
-        description="Bytes per clock that a compute unit draws at most while a GEMM of few rows streams its weights; "
+        description="Bytes per clock that a compute unit draws at most while a GEMM streams its weights, whatever its rows; "
         "null: as many as the memory gives.",
     )
     vector_rows: Annotated[int, Field(ge=0)] = Field(

@@ -89,6 +89,10 @@ class ModelSpec(Strict):
         del degree
         return ""
 
+    def usual_engine(self) -> str | None:
+        """Return the engine that runs the model where nobody states one; None: the usual one."""
+        return None
+
     def stage_layers(self) -> tuple[int, ...] | None:
         """Return the layers of each pipeline stage, where the model itself says where it is cut."""
         return None

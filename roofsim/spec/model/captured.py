@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from roofsim.errors import did_you_mean
 from roofsim.schema.base import Field
@@ -12,12 +12,15 @@ from roofsim.spec.model.module_plan import ModulePlan
 from roofsim.spec.model.said import Said
 from roofsim.spec.model.traits import Traits
 
+#: Forms of programs that one engine runs -> that engine.
+_ENGINES: Final = {"stablehlo": "jax"}
+
 
 class CapturedProgram(ModelSpec):
     """What captured programs share. The reader of the file writes these fields; `costs` and `parallelize` are for people."""
 
-    structural: ClassVar[frozenset[str]] = frozenset({"stacks", "parallelize"})
-    splits_tensor: ClassVar[Any] = Said(True, lambda model: bool(model.parallelize.tensor))
+    structural: ClassVar[frozenset[str]] = frozenset({"stacks", "parallelize", "ranks"})
+    splits_tensor: ClassVar[Any] = Said(True, lambda model: bool(model.parallelize.tensor) or model.ranks > 1)
     stacked: ClassVar[Any] = Said(True, lambda model: bool(model.parallelize.pipeline))
 
     file: str = Field(description="The file that holds the program.")
@@ -39,6 +42,7 @@ class CapturedProgram(ModelSpec):
         default={}, description="FLOPs and bytes of a call of ops that roofsim has no rule for: my::op -> [2e9, 3e6]."
     )
 
+    ranks: Size = Field(default=1, description="Ranks that the program was made for: it exchanges tensors among them.")
     stacks: dict[str, Size] = Field(default={}, description="Lists of modules that it calls, and how many each has.")
     parallelize: ModulePlan = Field(
         default=ModulePlan(),
@@ -67,6 +71,10 @@ class CapturedProgram(ModelSpec):
         if starts != sorted(set(starts), key=lambda start: start or 0):
             return [Wrong(("parallelize", "pipeline"), "stages begin in the order of their layers, each once")]
         return []
+
+    def usual_engine(self) -> str | None:
+        """Return the engine that the program was written for, where its form says so."""
+        return _ENGINES.get(self.form)
 
     def stage_layers(self) -> tuple[int, ...] | None:
         """Return the layers of each stage, where the plan says at which modules they begin."""
@@ -118,7 +126,7 @@ class CapturedModel(CapturedProgram):
 
     def traits(self) -> Traits:
         """Return the numbers that general code asks for."""
-        return Traits(longest_sequence=self.usual_length(), layers=self.depth())
+        return Traits(longest_sequence=self.usual_length(), layers=self.depth(), program_ranks=self.ranks)
 
 
 class CapturedImages(CapturedProgram):
@@ -130,7 +138,7 @@ class CapturedImages(CapturedProgram):
 
     def traits(self) -> Traits:
         """Return the numbers that general code asks for."""
-        return Traits(image_size=self.usual_length(), layers=self.depth())
+        return Traits(image_size=self.usual_length(), layers=self.depth(), program_ranks=self.ranks)
 
 
 class CapturedSamples(CapturedProgram):
@@ -142,7 +150,7 @@ class CapturedSamples(CapturedProgram):
 
     def traits(self) -> Traits:
         """Return the numbers that general code asks for."""
-        return Traits(layers=self.depth())
+        return Traits(layers=self.depth(), program_ranks=self.ranks)
 
 
 def _item(point: str, stack: str) -> int | None:

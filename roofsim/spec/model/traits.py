@@ -57,6 +57,8 @@ class Traits:
         Parameters that are loaded with it and whose work is not priced.
     idle_parameters
         Parameters that are loaded and never run, outside of its graphs.
+    program_ranks
+        Ranks of a tensor group that its program, which is that of one of them, exchanges tensors with; 1: none.
     decodes_images_wide
         Whether its decoder of images needs fp32 where the rest runs in fp16.
     """
@@ -85,6 +87,7 @@ class Traits:
     whole_pipeline: str | None = None
     parameters_beside: Real = 0.0
     idle_parameters: Number = 0
+    program_ranks: Number = 1
     decodes_images_wide: bool = False
 
     @property

@@ -136,20 +136,26 @@ class DecoderModel(TransformerModel):
     embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    key_value_parts: Literal["views", "copies", "expanded"] = Field(
+        default="views",
+        description="How the library's training code takes keys and values out of a fused projection: as views, as "
+        "copies (an index; Falcon-7B), or as copies for all query heads (Falcon-40B).",
+    )
     fused_gate_up: bool = Field(default=False, description="One projection for gate and up (Phi-3).")
     gate: Literal["plain", "clamped"] = Field(default="plain", description="clamped: gpt-oss limits gate and up.")
     normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
     normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
         default="plain",
         description="How an unfused RMS norm applies its weight: after the cast back (Llama), before it (gpt-oss), or "
-        "before it as an offset from one (Gemma).",
+        "before it as an offset from one (Gemma). A layer norm is unfused with fp32 only, where the code writes it out (Cohere).",
     )
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "slices", "complex"] = Field(
+    rotary_form: Literal["rotate_half", "joined", "slices", "complex"] = Field(
         default="rotate_half",
-        description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), two halves "
-        "(DeepSeek-V3, gpt-oss), complex numbers (DeepSeek-V2).",
+        description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), the same "
+        "and put together with what is not turned, even if nothing is left (GPT-NeoX), two halves (DeepSeek-V3, gpt-oss), "
+        "complex numbers (DeepSeek-V2).",
     )
     scores_in_fp32: bool = Field(default=False, description="Unfused attention multiplies fp32 copies (GPT-J).")
     softmax_in_fp32: bool | None = Field(

@@ -158,6 +158,15 @@ INFERENCE: Final[tuple[Rule[ScenarioCase], ...]] = (
 LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
     *INFERENCE,
     _not_split("tensor", _splits_tensor),
+    Rule(
+        "tensor-of-program",
+        "parallel.tensor",
+        lambda case: (case.traits.program_ranks > 1) & (case.point.tensor != case.traits.program_ranks),
+        lambda case: (
+            f"{case.model.name} is the program of one of {case.traits.program_ranks} ranks, which exchange tensors",
+            f"Run it on as many: --gpus {case.traits.program_ranks} --tensor {case.traits.program_ranks}.",
+        ),
+    ),
     _not_split("context", _splits_sequence),
     Rule(
         "sequence-of-family",
