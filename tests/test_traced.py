@@ -1,5 +1,7 @@
 """What is noted of sample points gives, for other points, what the code would have computed of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -92,7 +94,7 @@ def test_values_that_leave_the_trace_are_noticed(lost):
 def stages(a, b, c):
     """Work on numbers as a pipeline does: `times` runs of each stage, and what runs once."""
     times = keyed(maximum(a * b, 1.0))
-    seconds = 0.0
+    seconds: Any = 0.0
     for place in range(1, 9):
         body, once, reduced = (c + place) * times, divide(b * place, b + 7.0), (c / (b * times)) * times
         each = smooth_maximum(body * 2.0 - c * times + once, maximum(body, 0.0 * times), 8.0)
