@@ -138,8 +138,8 @@ def _named(
 
 def _line(row: dict[str, Any]) -> str:
     """Return what a model's name begins with, which people call its family: llama, qwen, mamba."""
-    found = _LINE.match(str(row["name"]).lower())
-    return "" if found is None else found[0]
+    begins = _LINE.match(str(row["name"]).lower())
+    return "" if begins is None else begins[0]
 
 
 def _bound(option: str, text: str, unit: str) -> float:

@@ -141,15 +141,15 @@ def test_no_filter_is_silently_dropped(gpus):
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen", "mamba", "Gemma"])
-def test_models_are_found_by_what_their_names_begin_with(family):
-    found = names(chosen(catalog_rows("model"), "model", {"family": family}))
-    assert len(found) >= 8
-    assert all(name.startswith(family.lower()) for name in found)
+def test_models_are_listed_by_what_their_names_begin_with(family):
+    listed = names(chosen(catalog_rows("model"), "model", {"family": family}))
+    assert len(listed) >= 8
+    assert all(name.startswith(family.lower()) for name in listed)
 
 
 def test_a_family_of_the_schema_keeps_its_models_and_other_families_named_alike():
-    found = names(chosen(catalog_rows("model"), "model", {"family": "mamba"}))
-    assert {"mamba-2.8b", "mamba2-2.7b"} <= set(found)
+    listed = names(chosen(catalog_rows("model"), "model", {"family": "mamba"}))
+    assert {"mamba-2.8b", "mamba2-2.7b"} <= set(listed)
 
 
 def test_what_is_recalled_is_said_under_the_table_and_can_be_asked_for(cli, gpus):
