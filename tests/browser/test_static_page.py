@@ -140,7 +140,9 @@ def test_wrong_input_is_marked_at_its_field(browse):
     page.wait_for_selector("#problem", state="hidden", timeout=START)
     assert step_time(settled(tab)) == pytest.approx(roofsim.run(asked(4)["scenario"]).step_time, rel=1e-12)
     fetching = ("asked https://cdn.jsdelivr.net/", "Failed to load resource: net::", "Access to fetch at 'https://cdn.")
-    assert [each for each in tab.said if not each.startswith(fetching)] == []  # all that was fetched is what explains it
+    assert [
+        each for each in tab.said if not each.startswith(fetching)
+    ] == []  # all that was fetched is what explains it
 
 
 def test_two_tabs_have_a_python_each(browse):
@@ -220,7 +222,9 @@ def test_an_example_of_the_documentation_runs_in_its_frame(browse, site):
     (site.folder / "how-to").mkdir()
     body = examples.with_runs(DOCUMENT, "../app/", ROOT)
     assert "<iframe" in body
-    (site.folder / "how-to" / "index.html").write_text(f"<!doctype html><title>Example</title><link rel=icon href=data:,>{body}")
+    (site.folder / "how-to" / "index.html").write_text(
+        f"<!doctype html><title>Example</title><link rel=icon href=data:,>{body}"
+    )
     tab = browse(path="how-to/")
     tab.page.click("summary")
     frame = tab.page.frame_locator("iframe")
