@@ -50,6 +50,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
     "lower/captured/context.py": {"TYPES", "PACKED_4"},
+    "lower/captured/parallelize.py": {"_WEIGHTS"},  # which operand and dimension
+    "lower/captured/splits.py": {"_BATCH", "_LENGTH", "MOST_PARTS"},  # primes at which polynomials are compared
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
     # how many ops a pattern has at most

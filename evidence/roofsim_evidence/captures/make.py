@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from roofsim.capture import main as script
 from roofsim.capture.record import AsOnGpu, tensors_in, walk_back
+from roofsim.capture.values import KnownValues
 from roofsim.importers.captured.sizes import CaptureError
 from roofsim_evidence.captures.models import MODELS
 
@@ -69,7 +70,12 @@ def counted(name: str) -> dict[str, Any]:
                 return tensor
 
             forward, backward = (FlopCounterMode(display=False, custom_mapping=MAPPING) for _ in range(2))
-            with AsOnGpu(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), forward:
+            with (
+                KnownValues(),
+                AsOnGpu(),
+                torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+                forward,
+            ):
                 loss = script.loss_of(entry.step(module, *plain, **named))
             with backward:
                 walk_back(loss)

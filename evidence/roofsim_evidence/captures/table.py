@@ -41,6 +41,8 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "swin-t": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-resnext50": ("resnext50-32x4d", {"batch": 64, "image_size": 224}),
     "timm-seresnet50": ("seresnet50", {"batch": 64, "image_size": 224}),
+    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-swin-tiny": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-beit-base": ("beit-base-patch16-224", {"batch": 64, "image_size": 224}),
     "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224}),
     "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),

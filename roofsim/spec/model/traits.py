@@ -45,6 +45,10 @@ class Traits:
         Whether states pass through a sequence from its first token on, so that ranks cannot share it.
     experts, experts_per_token, expert_width
         Experts of a layer (0: none), those that a token visits, and the intermediate size of one.
+    table_width
+        Columns of an embedding table that may be dealt out.
+    sparse_tables
+        Whether rows of such tables are updated where they are looked up.
     denoising_steps
         Passes of the denoiser that make an image.
     whole_pipeline
@@ -75,6 +79,8 @@ class Traits:
     experts: Number = 0
     experts_per_token: Number = 1
     expert_width: Number | None = None
+    table_width: Number | None = None
+    sparse_tables: bool = False
     denoising_steps: Number | None = None
     whole_pipeline: str | None = None
     parameters_beside: Real = 0.0

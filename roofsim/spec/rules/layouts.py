@@ -8,6 +8,7 @@ from roofsim.spec.model.registry import families_that
 from roofsim.spec.rules.experts import EXPERTS
 from roofsim.spec.rules.pipelines import PIPELINES
 from roofsim.spec.rules.rule import Rule, ScenarioCase
+from roofsim.spec.rules.tables import TABLES
 from roofsim.spec.scenario.layout import divisors
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
         lambda case: (case.point.context > 1) & _uneven(_length(case), case.point.context),
         lambda case: does_not_divide("context", case.point.context, _length_key(case), _length(case)),
     ),
+    *TABLES,
     Rule("sequence-divides-length", "parallel.sequence", _tokens_not_even, _even_tokens),
     *EXPERTS,
     Rule(

@@ -49,6 +49,15 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
     return notes + _of_adapters(workload, document)
 
 
+def with_planned_stages(scenario: Scenario, model: ModelSpec | None) -> Scenario:
+    """Take the layers of each stage from the plan of a model's modules, where the scenario states none."""
+    planned = None if model is None else model.stage_layers()
+    parallel = scenario.parallel
+    if planned is None or parallel.stage_layers is not None or parallel.pipeline == 1:
+        return scenario
+    return scenario.model_copy(update={"parallel": parallel.model_copy(update={"stage_layers": planned})})
+
+
 def of_forward_only(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
     """Take the forward pass of a model that has no other, where nobody says what to run; raise `SpecError` where one trains it."""
     wrong = None if model is None else model.no_training()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from roofsim.kept import remembered
 from roofsim.numeric import real
@@ -15,6 +15,7 @@ from roofsim.spec.model.layers.forms import Form, Sizes, WrongBlockError
 from roofsim.spec.model.layers.inputs import MoreInput
 from roofsim.spec.model.layers.steps import Step, Word, as_step
 from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, every_step, written_out
+from roofsim.spec.model.said import Said
 from roofsim.spec.model.traits import Traits
 
 if TYPE_CHECKING:
@@ -22,28 +23,16 @@ if TYPE_CHECKING:
 
     from roofsim.numeric import Real
 
-T = TypeVar("T")
-
-
-class _Said(Generic[T]):
-    """What models of the family can do (asked of the class), and what one of them does."""
-
-    def __init__(self, of_any: T, of_one: Callable[[Any], T]) -> None:
-        self.of_any, self.of_one = of_any, of_one
-
-    def __get__(self, model: Any, owner: type | None = None) -> T:
-        return self.of_any if model is None else self.of_one(model)
-
 
 class LayersModel(ModelSpec):
     """A model of any family, written as a list of layers: blocks, what repeats, residuals, branches, results that are kept."""
 
     structural: ClassVar[frozenset[str]] = frozenset({"layers"})
-    sample_unit: ClassVar[Any] = _Said("tokens", lambda model: model.counted_in)
-    generates: ClassVar[Any] = _Said(True, lambda model: model.hinders("generates") is None)
-    splits_tensor: ClassVar[Any] = _Said(True, lambda model: model.hinders("tensor") is None)
-    splits_sequence: ClassVar[Any] = _Said(True, lambda model: model.hinders("sequence") is None)
-    stacked: ClassVar[Any] = _Said(True, lambda model: model.hinders("pipeline") is None)
+    sample_unit: ClassVar[Any] = Said("tokens", lambda model: model.counted_in)
+    generates: ClassVar[Any] = Said(True, lambda model: model.hinders("generates") is None)
+    splits_tensor: ClassVar[Any] = Said(True, lambda model: model.hinders("tensor") is None)
+    splits_sequence: ClassVar[Any] = Said(True, lambda model: model.hinders("sequence") is None)
+    stacked: ClassVar[Any] = Said(True, lambda model: model.hinders("pipeline") is None)
 
     family: Literal["layers"] = "layers"
     inputs: Literal["tokens", "images", "volumes", "features", "nodes"] = Field(

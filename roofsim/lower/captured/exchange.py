@@ -1,0 +1,33 @@
+"""Emit the collectives of a captured program: those that a plan of its modules puts in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.graph.ops import Collective
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.lower.captured.context import CapturedGraph
+
+#: Ops by PyTorch's names of functional collectives, and what each is.
+COLLECTIVES: Final = {
+    "roofsim.enter": "identity",
+    "_c10d_functional.all_reduce": "all_reduce",
+    "_c10d_functional.all_gather_into_tensor": "all_gather",
+    "_c10d_functional.reduce_scatter_tensor": "reduce_scatter",
+    "_c10d_functional.all_to_all_single": "all_to_all",
+}
+
+
+def collective(at: CapturedGraph, row: str) -> None:
+    """Emit a collective of the tensor group. What is gathered is kept for backward: autograd saves what the product read."""
+    ranks = at.call.shares.tensor
+    at.emit(Collective, f"tensor_{row}", at.reads()[:1], function=row, group_of="tensor", ranks=ranks)
+
+
+def rule_of_collective(op: str) -> Callable[[CapturedGraph], None] | None:
+    """Return the rule of a collective by its name; None: it is none."""
+    row = COLLECTIVES.get(op)
+    return None if row is None else lambda at: collective(at, row)
