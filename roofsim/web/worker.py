@@ -17,12 +17,14 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import roofsim.report.html
 from roofsim.spec import usual
-from roofsim.web.confined import confine
+from roofsim.web.confined import confine, limit_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LENGTH: Final = 4
+#: Bytes of memory that a process which answers may take; its first argument states others.
+MEMORY: Final = 4 * 2**30
 READY: Final = b"ready"
 #: Objects between two searches for cycles (Python's own: 700): an answer makes many, and little garbage.
 _ALLOCATIONS: Final = 200_000
@@ -110,6 +112,7 @@ def main() -> None:
     said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
+    limit_memory(int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY)
     warm()
     confine()
     said.write(framed(READY))

@@ -90,8 +90,8 @@ def counted(name: str) -> dict[str, Any]:
     }
 
 
-def made(name: str) -> dict[str, Any]:
-    """Capture a model, write the file, and return its row; of one that can't be captured, why."""
+def made(name: str, home: Path = HOME) -> dict[str, Any]:
+    """Capture a model, write the file into a folder, and return its row; of one that can't be captured, why."""
     entry = MODELS[name]
     try:
         captured = script.capture(
@@ -105,7 +105,7 @@ def made(name: str) -> dict[str, Any]:
         )
     except CaptureError as error:
         return {"name": name, "batch": BATCHES[-1], "length": entry.length[-1], "refused": str(error)}
-    script.save(captured, HOME / f"{name}.roofsim.json.gz")
+    script.save(captured, home / f"{name}.roofsim.json.gz")
     versions = dict(captured["made_by"])
     own = {"torch": versions.pop("torch"), "libraries": " ".join(f"{key} {value}" for key, value in versions.items())}
     return counted(name) | own

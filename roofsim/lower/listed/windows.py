@@ -41,8 +41,8 @@ def join_windows(context: Context, block: schemas.JoinWindowsBlock, x: Tensor, k
     if block.like is not None:
         batch, _, *extents = kept[block.like].shape
         if not same(batch * product(*extents), product(*x.shape[:2])):
-            held, whole = x.shape[0] / batch * x.shape[1], " x ".join(f"{extent:,g}" for extent in extents)
-            raise context.wrong_size(f"its windows would hold {held:,g} positions; the maps have {whole}")
+            held, maps = x.shape[0] / batch * x.shape[1], " x ".join(f"{extent:,g}" for extent in extents)
+            raise context.wrong_size(f"its windows would hold {held:,g} positions; the maps have {maps}")
         return layers.copy(x, "transpose", (batch, channels, *extents))
     assert block.extents is not None
     side, whole = context.size(block.side), tuple(map(context.size, block.extents))
