@@ -197,7 +197,7 @@ def test_layouts_of_any_structure_come_in_one_call():
 
 def test_elements_of_a_layout():
     # One row per layout took 8,488 elements. The tiles of products count, once for each of their sizes: they weigh more here
-    # than among a million layouts (411).
+    # than among a million layouts (388).
     columns = layouts(2e4)
     measure(columns)
     again = measure(columns)
