@@ -4,8 +4,10 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 INPUTS ?= 34000
 SEED ?= 1
+# A Python beside PyTorch, for `make test-torch`.
+TORCH_PYTHON ?= $(BIN)/python
 
-.PHONY: help demo test test-all test-lowest test-browser fuzz check format docs accuracy golden benchmark site coverage clean
+.PHONY: help demo test test-all test-lowest test-browser test-torch fuzz check format docs accuracy golden benchmark site coverage clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -44,6 +46,9 @@ test-lowest:  ## run a part of the test suite with the lowest versions that pypr
 test-browser: $(VENV)/.test  ## open reports in a Chromium that is installed (CHROMIUM=/usr/bin/chromium names it)
 	$(BIN)/python -m pip install --quiet -e '.[browser]'
 	$(BIN)/python -m pytest -m browser tests/browser
+
+test-torch:  ## capture and export models anew and compare with the kept files (TORCH_PYTHON=/path/to/torch-env/bin/python names the Python)
+	$(TORCH_PYTHON) -m pytest -m torch tests/with_torch tests/calibrate
 
 fuzz: $(VENV)/.test  ## throw 34,000 inputs at every door (half an hour; INPUTS=1000 SEED=2 for others)
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)

@@ -19,6 +19,7 @@ from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.warnings_of_results import warnings_of
 from roofsim.analyze.watts import drawn_watts
 from roofsim.analyze.work import parameters_of, work_of
+from roofsim.errors import Place, Problem, SpecError
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, exactly, real
 from roofsim.spec.resolve import Resolved, Resolver
@@ -116,7 +117,7 @@ def compare(
     ----------
     gpus
         Cards, with counts, systems and what-ifs as on the command line: ``["a100", "8xh100", "2x(dgx-h100)",
-        "a100{memory.bandwidth=2x}"]``; five usual cards, if left out.
+        "a100{memory.bandwidth=2x}"]``; five usual cards, if left out. `gpu` is another name of it.
     sort
         ``speed``, ``step``, ``cost``, ``price``, ``energy``, ``memory``, ``mfu`` or ``label``; as given, if left out.
     prices
@@ -135,7 +136,10 @@ def compare(
     from roofsim.compare.build import compare_document
     from roofsim.spec.settle.cards import read_cards
 
-    document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
+    if "gpu" in overrides and gpus:
+        raise SpecError(Problem("expected one list of cards; got two", Place("gpus"), hint="Leave gpu= out."))
+    cards = read_cards(overrides.pop("gpu", gpus), "gpus")
+    document = load_scenario(scenario, overrides)
     return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
+from roofsim.traced.notes import quotient
 from roofsim.traced.points import noted, trace_in
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ def smooth_shares(a: Real, b: Real, norm: Real) -> tuple[Real, Real]:
     if type(a) is float and type(b) is float and type(norm) is float:
         return _smooth_shares(a, b, norm)
     larger = maximum(a, b)
-    ratio = divide(minimum(a, b), where(larger > 0.0, larger, 1.0 + 0.0 * larger))
-    lesser = ratio**norm
-    total: Real = larger * (1.0 + lesser) ** (1.0 / norm)
-    return total, where(a >= b, 1.0 / (1.0 + lesser), lesser / (1.0 + lesser))
+    lesser = divide(minimum(a, b), larger) ** norm
+    both = 1.0 + lesser
+    total: Real = larger * both ** (1.0 / norm)
+    return total, where(a >= b, 1.0, lesser) / both
 
 
 def _smooth_shares(a: float, b: float, norm: float) -> tuple[float, float]:
@@ -143,6 +144,7 @@ def divide(a: Real, b: Real) -> Real:
 
 
 @noted
+@quotient
 def _divided(a: Any, b: Any) -> Any:
     above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     nothing = above == 0.0

@@ -23,6 +23,7 @@ from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
+from roofsim.traced.points import keyed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,7 +206,7 @@ def _stage(resolved: Resolved, graphs: TrainingGraphs, plan: StagePlan, number: 
     """Return one kind of pipeline stage with its own passes; `number`: of micro batches."""
     layout = layout_of(resolved.parallel)
     schedule, virtual = schedule_named(resolved.parallel.schedule, layout.virtual_stages), layout.virtual_stages
-    held = schedule.in_flight(plan.index, layout.pipeline, virtual, number)
+    held = keyed(schedule.in_flight(plan.index, layout.pipeline, virtual, number))
     return Stage(name=plan.name, graph=graphs.stage(plan), positions=plan.positions, in_flight=held)
 
 

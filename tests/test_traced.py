@@ -1,5 +1,7 @@
 """What is noted of sample points gives, for other points, what the code would have computed of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,18 +26,18 @@ def program(a, b, c):
     return smooth_maximum(share, total, 4.0) ** 0.5 - rows[1:].max(axis=0)
 
 
-def traced(of, numbers, samples=SAMPLES[0]):
+def traced(of, numbers, samples=SAMPLES[0], *, anew=False):
     """SampleTrace a function of the first numbers, and return what replays it."""
     trace = SampleTrace(samples)
     columns = [trace.column() for _ in numbers]
     leaves = [trace.leaf(row[:samples].copy(), column) for row, column in zip(numbers, columns, strict=True)]
     result = of(*leaves)
-    return trace, columns, leaves, Replay(trace, {"result": Ref(result.node)}, trace.guards)
+    return trace, columns, leaves, Replay(trace, {"result": Ref(result.node)}, trace.guards, anew=anew)
 
 
-def replayed(of, numbers):
+def replayed(of, numbers, *, anew=False):
     """Return what a trace says of all numbers, which belong to it, and the elements that took."""
-    _, columns, leaves, replay = traced(of, numbers)
+    _, columns, leaves, replay = traced(of, numbers, anew=anew)
     values, codes = {}, {}
     for row, column, leaf in zip(numbers, columns, leaves, strict=True):
         values[leaf.node], own = np.unique(row, return_inverse=True)
@@ -87,3 +89,51 @@ def test_samples_that_decide_differently_are_told_apart():
 def test_values_that_leave_the_trace_are_noticed(lost):
     with pytest.raises(UntracedError):
         traced(lost, NUMBERS)
+
+
+def stages(a, b, c):
+    """Work on numbers as a pipeline does: `times` runs of each stage, and what runs once."""
+    times = keyed(maximum(a * b, 1.0))
+    seconds: Any = 0.0
+    for place in range(1, 9):
+        body, once, reduced = (c + place) * times, divide(b * place, b + 7.0), (c / (b * times)) * times
+        each = smooth_maximum(body * 2.0 - c * times + once, maximum(body, 0.0 * times), 8.0)
+        seconds = maximum(seconds, each + reduced + where(body > c * times, body, once * times))
+    return seconds + (body - seconds) + np.ceil(times / 3.0) * once
+
+
+def test_operations_that_are_written_anew_give_the_same():
+    numbers = np.array([NUMBERS[0] % 50 + 1.0, NUMBERS[1] % 5 + 1.0, NUMBERS[2] % 7 + 1.0])
+    result, _, elements = replayed(stages, numbers, anew=True)
+    noted, _, more = replayed(stages, numbers)
+    expected = stages(*map(points, numbers))
+    np.testing.assert_allclose(noted, expected, rtol=0.0)
+    np.testing.assert_allclose(result, expected, rtol=1e-13)
+    assert elements < 0.7 * more
+
+
+def test_a_column_that_is_not_positive_has_its_operations_as_they_were_noted():
+    def shown(a, b, c):
+        times = keyed(a - 1.0)
+        return sum((maximum(times * c, times * (b + place)) for place in range(12)), 0.0 * times)
+
+    numbers = NUMBERS[:, np.argsort(-NUMBERS[0], kind="stable")]
+    assert numbers[0, -1] == 1.0
+    numbers[0, -5:] = -3.0
+    result, _, _ = replayed(shown, numbers, anew=True)
+    np.testing.assert_array_equal(result, shown(*map(points, numbers)))
+
+
+def test_combinations_are_found_among_those_of_the_base():
+    draw = np.random.default_rng(1)
+    numbers = np.array([draw.integers(1, 5, 5000), draw.integers(1, 4, 5000), draw.integers(1, 900, 5000)]).astype(
+        float
+    )
+
+    def shown(a, b, c):
+        few, many = keyed(a * b), keyed(a * c)
+        return np.sqrt(few + b) * many + np.sqrt(b * c) + np.sqrt(many + b) / few
+
+    result, _, elements = replayed(shown, numbers)
+    np.testing.assert_array_equal(result, shown(*map(points, numbers)))
+    assert elements < 30 * 5000

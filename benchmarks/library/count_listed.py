@@ -256,6 +256,61 @@ def _torchvision(name: str) -> Any:
     return getattr(models, name)(**more)
 
 
+def _maxvit() -> Any:
+    model = _torchvision("maxvit_t")
+    for part in model.modules():
+        if hasattr(part, "relative_position_bias_table"):  # made in fp32, whatever the rest is in
+            shape = part.relative_position_bias_table.shape
+            part.relative_position_bias_table = torch.nn.Parameter(torch.zeros(shape))
+    return model
+
+
+def _sam(width: int, layers: int, heads: int) -> Any:
+    from transformers import SamConfig, SamModel, SamVisionConfig
+
+    whole = [layers // 4 * place - 1 for place in (1, 2, 3, 4)]
+    vision = SamVisionConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        mlp_dim=4 * width,
+        global_attn_indexes=whole,
+    )
+    return SamModel(SamConfig(vision_config=vision))
+
+
+def _sam_call(model: Any) -> Any:
+    """Run encoder and decoder by themselves: what prompts become needs values."""
+    model.vision_encoder(numbers(1, 3, 1024, 1024))
+    maps = (numbers(1, 256, 64, 64) for _ in range(3))
+    return model.mask_decoder(next(maps), next(maps), numbers(1, 1, 2, 256), next(maps), multimask_output=True)
+
+
+class _Transducer(torch.nn.Module):
+    """MLPerf's RNN-T: networks of labels and of frames, whose sums of all pairs a joint network reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.labels = torch.nn.Embedding(1023, 512), torch.nn.LSTM(512, 512, 2, batch_first=True)
+        self.frames = torch.nn.LSTM(240, 1024, 2, batch_first=True)
+        self.stacked = torch.nn.LSTM(2048, 1024, 3, batch_first=True)
+        self.of_labels, self.of_frames = torch.nn.Linear(512, 512), torch.nn.Linear(1024, 512)
+        self.joint = torch.nn.Linear(512, 1024)
+
+    def forward(self, frames: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        seen = self.frames(frames)[0]
+        seen = self.stacked(seen.reshape(len(seen), -1, 2048))[0]
+        said = self.labels(self.table(labels))[0]
+        return self.joint(torch.relu(self.of_frames(seen).unsqueeze(2) + self.of_labels(said).unsqueeze(1)))
+
+
+def _parakeet(layers: int, kernel: int) -> Any:
+    from transformers import ParakeetCTCConfig, ParakeetEncoderConfig, ParakeetForCTC
+
+    encoder = ParakeetEncoderConfig(num_hidden_layers=layers, conv_kernel_size=kernel, scale_input=False)
+    return ParakeetForCTC(ParakeetCTCConfig(encoder_config=encoder.to_dict()))
+
+
 CASES: dict[str, Case] = {
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
@@ -283,6 +338,13 @@ CASES: dict[str, Case] = {
         name: ("ultralytics", "all", partial(_yolo, name), _yolo_call)
         for name in [f"yolo{version}{size}" for version in ("v8", "11") for size in "nsmlx"]
     },
+    "maxvit_t": ("torchvision", "all", _maxvit, _one_image(3, 224, 224)),
+    "sam-vit-base": ("transformers", "", partial(_sam, 768, 12, 12), _sam_call),
+    "sam-vit-large": ("transformers", "", partial(_sam, 1024, 24, 16), _sam_call),
+    "sam-vit-huge": ("transformers", "", partial(_sam, 1280, 32, 16), _sam_call),
+    "parakeet-ctc-0.6b": ("transformers", "", partial(_parakeet, 24, 9), lambda model: model(numbers(1, 1600, 80))),
+    "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
+    "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
 }  # fmt: skip
 
@@ -315,7 +377,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
     ),
-    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet"), _classes),
+    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet", "maxvit_t"), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
 }

@@ -8,8 +8,6 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-from mkdocs.utils import get_relative_url
-
 from roofsim.cli.question import link_of, question_of
 from roofsim.errors import RoofsimError
 
@@ -21,6 +19,8 @@ _LONGEST = 8_000
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return the page's text with what runs its examples (a hook of mkdocs)."""
+    from mkdocs.utils import get_relative_url
+
     return with_runs(markdown, get_relative_url("app/", page.url), Path(config.config_file_path).parent)
 
 

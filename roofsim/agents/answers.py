@@ -72,14 +72,19 @@ def tool_answer(name: str, arguments: dict[str, Any]) -> ToolAnswer:
     check_arguments(name, arguments)
     given = {key: value for key, value in arguments.items() if value is not None and key not in READING}
     if not tool_named(name).scenario:
-        return _CATALOGS[name](given)
+        return _WITHOUT_SCENARIO[name](given)
     document = _document(name, given.pop("scenario"), given.pop("overrides", {}))
     answered = ANSWERED[name](document, read_options(name, given))
-    data = json.loads(to_json(answered.data))
-    if isinstance(data, list):  # of `memory`: the ledger, or the rows of a view
-        data = {"rows": data} if hasattr(answered.answer, "view") else data[0]
-    line = line_of(answered.answer).removeprefix(f"<{type(answered.answer).__name__}: ").removesuffix(">")
-    return ToolAnswer(data=data, line=line, text=text_of(answered.answer))
+    return _answered(answered.answer, answered.data)
+
+
+def _answered(answer: Any, data: Any) -> ToolAnswer:
+    """Return what a function answered, with its data as JSON has them."""
+    plain = json.loads(to_json(data))
+    if isinstance(plain, list):  # of `memory`: the ledger, or the rows of a view
+        plain = {"rows": plain} if hasattr(answer, "view") else plain[0]
+    line = line_of(answer).removeprefix(f"<{type(answer).__name__}: ").removesuffix(">")
+    return ToolAnswer(data=plain, line=line, text=text_of(answer))
 
 
 def check_arguments(name: str, arguments: dict[str, Any]) -> None:
@@ -144,4 +149,27 @@ def _shown(options: Options) -> ToolAnswer:
     return ToolAnswer(data=data, line=f"{data['kind']} {data.get('name', options['name'])}", text="")
 
 
-_CATALOGS: Final[dict[str, Callable[[Options], ToolAnswer]]] = {"list": _listed, "show": _shown}
+def _compared(options: Options) -> ToolAnswer:
+    """Hold two versions against each other: what they hold, and not files at revisions of a repository."""
+    from roofsim.decide.diff import diff_pairs
+
+    asked = dict(options)
+    overrides = asked.pop("overrides", {})
+    for side in ("old", "new"):
+        given = asked[side]
+        if isinstance(given, str) and "\n" not in given and ":" in given:
+            hint = "Give what the file holds at that revision."
+            raise SpecError(Problem(f"no revision is read here; got {given[:60]!r}", Place(side), hint=hint))
+    cards = asked.get("gpu")
+    listed = ",".join(cards) if isinstance(cards, list) else cards
+    wanted = {key: asked[key] for key in ("fail_over", "by") if key in asked}
+    pair = (asked["old"], asked["new"])
+    answer = diff_pairs([pair], lambda one: _document("diff", one, overrides), gpu=listed, **wanted)
+    return _answered(answer, answer.to_dict())
+
+
+_WITHOUT_SCENARIO: Final[dict[str, Callable[[Options], ToolAnswer]]] = {
+    "list": _listed,
+    "show": _shown,
+    "diff": _compared,
+}

@@ -37,18 +37,22 @@ _MODEL: Final = (
 )
 
 
-def scenario_form(*, described: bool) -> dict[str, Any]:
+def scenario_form(described: str) -> dict[str, Any]:
     """Return the schema of a scenario: a name of the catalog, or a mapping of a scenario file.
 
     Parameters
     ----------
     described
-        Whether each key says its type and what it means; else the names of the keys alone.
+        ``meanings``: each key says its type and what it means; ``keys``: their names alone; ``short``: neither, as others say them.
     """
-    sections = {name: _described(name) if described else _named(name) for name in SECTIONS}
-    return {
+    form: dict[str, Any] = {
         "type": ["string", "object"],
         "description": "The name of a model in the catalog, or a scenario: {model, workload, parallel, hardware}.",
+    }
+    if described == "short":
+        return form | {"description": f"{form['description']} Keys as `run` describes them."}
+    sections = {name: _described(name) if described == "meanings" else _named(name) for name in SECTIONS}
+    return form | {
         "properties": {"model": {"type": ["string", "object"], "description": _MODEL}, **sections},
         "required": ["model"],
         "additionalProperties": False,

@@ -45,7 +45,8 @@ class AgentTool:
     options
         Options of that function which agents may use.
     described
-        Whether the keys of the scenario say what they mean: of one tool, as they are the same in all.
+        How the scenario is described: by the ``meanings`` of its keys (of one tool, as they are the same in all), its ``keys``,
+        or ``short``.
     scenario
         Whether it takes a scenario.
     words
@@ -60,7 +61,7 @@ class AgentTool:
     about: str
     home: str
     options: tuple[str, ...] = ()
-    described: bool = False
+    described: str = "short"
     scenario: bool = True
     words: dict[str, str] | None = None
     changes: dict[str, Any] | None = None
@@ -76,7 +77,7 @@ class AgentTool:
         """The JSON Schema of what it takes."""
         properties: dict[str, Any] = {}
         if self.scenario:
-            properties = {"scenario": scenario_form(described=self.described), "overrides": _OVERRIDES}
+            properties = {"scenario": scenario_form(self.described), "overrides": _OVERRIDES}
         properties |= option_forms(self.function, self.options)
         for option, home in (self.words or {}).items():
             properties[option]["enum"] = [str(word) for word in _named(home)]
@@ -97,6 +98,8 @@ def _named(home: str) -> Any:
 
 _LATENCIES: Final = ("ttft", "tpot", "percentile")
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
+_CHANGES: Final[dict[str, Any]] = {"type": ["array", "string"], "items": _TEXT}
+_VERSION: Final[dict[str, Any]] = {"type": ["string", "object"]}
 
 TOOLS: Final[dict[str, AgentTool]] = {
     "run": AgentTool(
@@ -104,12 +107,13 @@ TOOLS: Final[dict[str, AgentTool]] = {
         about="Predict step time, throughput, memory, cost and what limits a model on given hardware, for training or inference, "
         "with an 80 % interval. Answers also when it does not fit in memory.",
         home="roofsim.api:run",
-        described=True,
+        described="meanings",
     ),
     "compare": AgentTool(
         title="Compare cards",
         about="Predict one scenario on several cards, nodes or changed cards, side by side, and say which wins.",
         home="roofsim.api:compare",
+        described="keys",
         options=("gpus", "sort", "prices"),
         words={"sort": "roofsim.compare.winners:SORTS"},
     ),
@@ -118,6 +122,7 @@ TOOLS: Final[dict[str, AgentTool]] = {
         about="Say whether a scenario fits in memory and what would make it fit; or find the largest batch, sequence or model that "
         "fits, or the fewest GPUs.",
         home="roofsim.api:fit",
+        described="keys",
         options=("largest", "fewest", "family"),
         words={"largest": "roofsim.search.fitting.sizes:WORDS", "fewest": "roofsim.search.fitting.answer:FEWEST"},
     ),
@@ -160,6 +165,50 @@ TOOLS: Final[dict[str, AgentTool]] = {
         home="roofsim.views:memory",
         options=("by", "tensor", "curve", "top"),
         words={"by": "roofsim.analyze.alive:VIEWS"},
+    ),
+    "whatif": AgentTool(
+        title="Change something",
+        about="Predict a scenario before and after changes of anything in it or in its hardware, and say where the difference "
+        "comes from: by kind of time, limit, op and change.",
+        home="roofsim.decide.whatif:whatif",
+        options=("each", "by"),
+        words={"by": "roofsim.analyze.ops:GROUPS"},
+        changes={
+            "changes": {
+                **_CHANGES,
+                "description": "Changes made together: ['memory.bandwidth=2x', 'gpu=h200']. A factor (2x, +10%) is one on what the "
+                "scenario has.",
+            },
+            "also": {**_CHANGES, "description": "Other what-ifs beside it, several changes of one in commas."},
+        },
+        required=("changes",),
+    ),
+    "need": AgentTool(
+        title="What a target takes",
+        about="Say what reaches a target (exactly one of step_time, tokens_per_second, time_to_first_token, cost, days with "
+        "tokens): how much of each resource alone, which mix, how many GPUs, which cards.",
+        home="roofsim.decide.need:need",
+        options=("step_time", "tokens_per_second", "time_to_first_token", "cost", "days", "tokens"),
+    ),
+    "timeline": AgentTool(
+        title="When things happen",
+        about="Say what each lane of a step does and waits for, and how much of each collective is hidden behind work.",
+        home="roofsim.views:timeline",
+    ),
+    "diff": AgentTool(
+        title="Compare two versions",
+        about="Hold two versions of a scenario against each other: step, memory, cost and traffic, op by op, with a verdict: "
+        "better, worse, undecided or none.",
+        home="roofsim.decide.diff:diff",
+        options=("gpu", "fail_over", "by"),
+        scenario=False,
+        words={"by": "roofsim.analyze.ops:GROUPS"},
+        changes={
+            "old": {**_VERSION, "description": "The older version, as `run` takes a scenario."},
+            "new": {**_VERSION, "description": "The newer version."},
+            "overrides": _OVERRIDES,
+        },
+        required=("old", "new"),
     ),
     "list": AgentTool(
         title="List the catalog",

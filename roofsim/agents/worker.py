@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -18,7 +17,7 @@ from roofsim.agents.cut import chosen_parts, readable
 from roofsim.agents.tools import READING
 from roofsim.errors import shortened
 from roofsim.output import WAY_OUT, visible, without_files
-from roofsim.web.confined import confine
+from roofsim.web.confined import confine, limit_memory
 from roofsim.web.problems import error_document
 from roofsim.web.watch import watched
 
@@ -39,7 +38,7 @@ _LONGEST_TEXT: Final = 8_000
 def main() -> None:
     """Answer one call after the other until nobody asks any more."""
     said, sys.stdout = sys.stdout, sys.stderr  # whatever prints, the answers stay alone
-    _limit_memory()
+    limit_memory(_MEMORY)
     calls = _calls(sys.stdin)
     folders = [Path(folder) for folder in sys.argv[1:]]
     if folders:
@@ -109,16 +108,6 @@ class _Watched:
 def _say(said: TextIO, data: dict[str, Any]) -> None:
     said.write(json.dumps(data) + "\n")
     said.flush()
-
-
-def _limit_memory() -> None:
-    """Bound the memory of the process, where the system can."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = _MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most)
-        resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
 
 
 if __name__ == "__main__":

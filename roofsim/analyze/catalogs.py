@@ -64,6 +64,25 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
     return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), full_name).data}
 
 
+def file_of(what: str, name: str | None) -> str:
+    """Return the text of the catalog file of an entry as it is written, comments too: what a file of one's own begins with.
+
+    Raises
+    ------
+    UnknownNameError
+        For a kind or name that does not exist.
+    """
+    shown = entry(what, name)
+    kind = shown["kind"]
+    if kind not in KINDS:
+        constants = _constant_files()
+        file = constants.get(shown["name"], constants[PHYSICS])
+    else:
+        key = cast("catalog.Kind", kind)
+        file = catalog.names(key).get(shown["name"]) or catalog.plugged(key)[shown["name"]][0]
+    return file.read_text(encoding="utf-8").rstrip("\n")
+
+
 def _physics(name: str | None) -> dict[str, Any]:
     """Return physical constants, or one of them: values in their units, plausible ranges, meanings and sources."""
     constants = shipped_physics().constants

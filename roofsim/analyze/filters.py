@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError, UnitError, UnknownNameError, did_you_mean
@@ -59,7 +60,10 @@ FILTERS: Final[dict[str, Filter]] = {
     "min-parameters": Filter(kinds=("model",), column="parameters", unit=""),
     "max-parameters": Filter(kinds=("model",), column="parameters", unit="", most=True),
     "measured": Filter(kinds=("gpu", "model"), column="measured"),
+    "recalled": Filter(kinds=("gpu", "system"), column="recalled"),
 }
+#: The letters that a model's name begins with: llama of llama3.1-8b.
+_LINE: Final = re.compile(r"[a-z]+")
 
 
 def chosen(
@@ -77,7 +81,7 @@ def chosen(
     kind
         Catalog of the rows: gpu, system, engine, model, architecture.
     wanted
-        Option -> its text; True of `measured`; None: not given.
+        Option -> its text; True of `measured` and `recalled`; None: not given.
     sort
         Column, or what people call it; a dash before it turns the order round.
     same_card
@@ -120,13 +124,22 @@ def _named(
     if same_card is not None and column == "gpu":
         kept = [row for row in rows if row[column] is not None and same_card(str(row[column]), word)]
     else:
-        kept = [row for row in rows if str(row[column]).lower() == word]
+        kept = [row for row in rows if str(row[column]).lower() == word or (column == "family" and _line(row) == word)]
     if kept:
         return kept
     known = sorted({str(row[column]) for row in rows if row[column] is not None})
+    if column == "family":
+        hint = did_you_mean(word, [*known, *sorted({_line(row) for row in rows})])
+        known = known if not hint.startswith("Did") else [*known, *sorted({_line(row) for row in rows})]
     if column == "gpu":
         known = [*dict.fromkeys(name.partition("-")[0] for name in known), *known]
     raise UnknownNameError(Problem(f"--{option}: none has {column} {text[:60]!r}", hint=did_you_mean(word, known)))
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return what a model's name begins with, which people call its family: llama, qwen, mamba."""
+    begins = _LINE.match(str(row["name"]).lower())
+    return "" if begins is None else begins[0]
 
 
 def _bound(option: str, text: str, unit: str) -> float:

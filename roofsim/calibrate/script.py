@@ -24,7 +24,12 @@ PARTS: Final = {
         "roofsim.calibrate.microbenchmark.kernels",
         "roofsim.calibrate.microbenchmark.main",
     ),
-    "roofsim.capture": ("roofsim.importers.captured.sizes", "roofsim.capture.record", "roofsim.capture.main"),
+    "roofsim.capture": (
+        "roofsim.importers.captured.sizes",
+        "roofsim.capture.values",
+        "roofsim.capture.record",
+        "roofsim.capture.main",
+    ),
 }
 #: The script that measures a card.
 MICROBENCHMARK: Final = "roofsim.calibrate.microbenchmark"

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from roofsim.capture.record import AsOnGpu, ModulePaths, OpMode, Recording, keep_hooks, root_of, tensors_in, walk_back
+from roofsim.capture.record import AsOnGpu, ModulePaths, OpMode, Recording, recorded, root_of, tensors_in, walk_back
 from roofsim.importers.captured.sizes import CaptureError, Point, sizes_of
 
 SCHEMA = "roofsim/capture/1"
@@ -175,7 +175,7 @@ def one_pass(module: Any, inputs: Any, step: Any, point: Point, mode: Any, dtype
         for key, value in [*enumerate(args), *kwargs.items()]:
             for tensor in tensors_in(value):
                 tape.add(tensor, "input", f"input.{key}" if isinstance(key, int) else key)
-        with hooked(places), AsOnGpu(), keep_hooks(tape), torch.set_grad_enabled(train), OpMode(tape, places):
+        with hooked(places), AsOnGpu(), torch.set_grad_enabled(train), recorded(tape, places):
             noted = module.register_forward_hook(lambda _module, _args, out: tape.give_out(tensors_of(out)))
             try:
                 out = called(lambda: step(module, *args, **kwargs) if step else module(*args, **kwargs), places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from typing import Any
@@ -12,6 +13,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from roofsim.capture.values import KnownValues
 
 #: Ops that ask for nothing of a device.
 SILENT = frozenset({"prim.device", "aten.detach", "aten._version", "aten.sym_size", "aten.is_same_size"})
@@ -292,7 +295,7 @@ class ModulePaths:
     def __init__(self, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
         self.stack: list[str] = []
-        self.own = {__file__}
+        self.own = {__file__, KnownValues._value.__code__.co_filename}
 
     def enter(self, module: Any, _inputs: Any) -> None:
         """Note that a module begins."""
@@ -326,6 +329,13 @@ def keep_hooks(tape: Recording) -> Any:
         return tensor
 
     return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+
+@contextlib.contextmanager
+def recorded(tape: Recording, places: ModulePaths) -> Any:
+    """Note ops and what autograd keeps of them; what code asks of its own constants is answered."""
+    with keep_hooks(tape), OpMode(tape, places), KnownValues():
+        yield
 
 
 def walk_back(loss: Any) -> None:

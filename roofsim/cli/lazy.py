@@ -204,7 +204,9 @@ def _unknown_option(name: str, command: Any, ctx: Any) -> Exception:
 
     flags = {flag.lstrip("-"): flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
     bare = name.lstrip("-").replace("_", "-")
-    close = near_matches(bare, flags) or [flag for flag in flags if len(flag) > 2 and bare.startswith(f"{flag}-")]
+    begins = [flag for flag in flags if len(flag) > 2 and bare.startswith(f"{flag}-")]
+    near = near_matches(bare, flags)
+    close = begins if begins and not any(flag.startswith(f"{begins[0]}-") for flag in near) else near
     path = ctx.command_path
     elsewhere = [verb for verb in VERBS if _has(verb, f"--{bare}")]
     if elsewhere:

@@ -40,7 +40,7 @@ def list_names(
     what: What = None,
     vendor: Annotated[str | None, _of("--vendor", "NAME", "Of GPUs: nvidia, amd, intel.")] = None,
     architecture: Annotated[str | None, _of("--architecture", "NAME", "Of GPUs: hopper, rdna3 ...")] = None,
-    family: Annotated[str | None, _of("--family", "NAME", "Of models: llama, mamba, resnet ...")] = None,
+    family: Annotated[str | None, _of("--family", "NAME", "Of models: resnet; what names begin with: llama.")] = None,
     gpu: Annotated[str | None, _of("--gpu", "NAME", "Of systems: what they come with; h100 is every H100.")] = None,
     min_memory: Annotated[str | None, _of("--min-memory", "SIZE", "Of GPUs: 24GiB.")] = None,
     min_bandwidth: Annotated[str | None, _of("--min-bandwidth", "RATE", "Of GPUs: 1TB/s.")] = None,
@@ -49,6 +49,9 @@ def list_names(
     min_parameters: Annotated[str | None, _of("--min-parameters", "N", "Of models: 1B.")] = None,
     max_parameters: Annotated[str | None, _of("--max-parameters", "N", "Of models: 8B.")] = None,
     measured: Annotated[bool, Option("--measured", panel=_FILTERS, help="Those of which runs were measured.")] = False,
+    recalled: Annotated[
+        bool, Option("--recalled", panel=_FILTERS, help="Of GPUs and systems: those with figures from memory.")
+    ] = False,
     sort: Annotated[
         str | None,
         Option(
@@ -74,6 +77,7 @@ def list_names(
         "min-parameters": min_parameters,
         "max-parameters": max_parameters,
         "measured": measured,
+        "recalled": recalled,
     }
     kind = None if what is None else KINDS.get(what.lower()) or KINDS.get(f"{what.lower()}s")
     if kind is not None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from roofsim.cli.complete import scenarios
 from roofsim.cli.flags import PICTURES, Choice, Csv, Dark, Html, Json, Top
-from roofsim.cli.options import LONG_RUNS, is_number, scenario_options
+from roofsim.cli.options import LONG_RUNS, scenario_options
+from roofsim.cli.program_options import is_number
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, evaluated
 from roofsim.cli.words import Argument, Option

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from roofsim.cli import complete
+from roofsim.cli.program_options import PROGRAM, is_number, program_options, program_settings
 from roofsim.cli.words import Declared, Option, VerbParameter
 from roofsim.schema.fields import alternatives, choices_of
 from roofsim.spec.reading.quantity import Duration
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     Verb = Callable[..., int | None]
 
 #: Keys that only ``--set`` reaches: mappings of many keys, and what only plug-ins have.
-WITHOUT_FLAG: Final = ("engine_facts", "offload", "override", "passes")
+WITHOUT_FLAG: Final = ("engine_facts", "override", "passes")
 
 #: Keys of a server, which `serve` alone takes; other verbs say so.
 SERVING: Final = ("concurrency", "request_rate", "serving")
@@ -138,7 +139,7 @@ def scenario_options(
         if prices:
             shared += [each for each in _prices() if each.name not in own]
         shared += job_options() if job else []
-        shared += [] if "cost" in own else [_costs()]  # `need` has a target of that name
+        shared += program_options(own)
         return [*shared, _settings()] if settings else shared
 
     def own_arguments(given: dict[str, Any]) -> tuple[dict[str, Any], list[str], Path | None]:
@@ -147,11 +148,11 @@ def scenario_options(
         file = given.pop("price_file", None)
         if job:
             given["job"] = {name: given.pop(name, None) for name in JOB}
-        names = [name for name in given if name not in own and name not in ("settings", "job", "cost")]
+        names = [name for name in given if name not in own and name not in ("settings", "job", *PROGRAM)]
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [setting(text) for text in given.pop("settings", None) or []]
-        chosen += costs_stated([] if "cost" in own else given.pop("cost", None) or [])
+        chosen += program_settings(given, own)
         chosen += [("price.hourly", f"{text} USD/h", "--price") for text in stated if is_number(text)]
         return {**given, "overrides": chosen}, [text for text in stated if not is_number(text)], file
 
@@ -208,38 +209,6 @@ def _settings() -> VerbParameter:
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
     )
     return VerbParameter("settings", list[str], declared, None, required=False)
-
-
-def _costs() -> VerbParameter:
-    declared = Option(
-        "--cost",
-        metavar="OP=FLOPS,BYTES",
-        panel="Model",
-        help="What a call of an op takes that roofsim has no rule for, in a captured program: my::op=2e9,3e6. May be repeated.",
-    )
-    return VerbParameter("cost", list[str], declared, None, required=False)
-
-
-def costs_stated(texts: list[str]) -> list[tuple[str, str, str]]:
-    """Return what ``--cost`` says as one setting of the model.
-
-    Raises
-    ------
-    BadParameter
-        For a text that is no op with two numbers.
-    """
-    costs: dict[str, list[float]] = {}
-    for text in texts:
-        op, _, numbers = text.partition("=")
-        parts = numbers.split(",")
-        if not op.strip() or len(parts) != 2 or not all(map(is_number, parts)):
-            import typer
-
-            raise typer.BadParameter(
-                f"expected OP=FLOPS,BYTES, such as my::op=2e9,3e6; got {text!r}", param_hint="--cost"
-            )
-        costs[op.strip()] = [float(part) for part in parts]
-    return [("model.costs", str(costs), "--cost")] if costs else []
 
 
 #: What says how much work there is, and what it costs to run it.
@@ -299,15 +268,6 @@ def _with_prices(named: list[str], file: Path | None, answered: Callable[[], Any
     if unused:
         sys.stderr.write(f"Note: --price {', '.join(unused)}: not in this answer.\n")
     return answer
-
-
-def is_number(text: str) -> bool:
-    """Tell whether a text is a number, without a unit or a name."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def setting(text: str, flag: str = "--set") -> tuple[str, str, str]:

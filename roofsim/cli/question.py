@@ -74,8 +74,10 @@ def _options(verb: str, parameters: list[VerbParameter], given: dict[str, Any]) 
         if parameter is not None:
             del stated[parameter.name]
             options[one.name] = _value(one, given[parameter.name])
-    if given.get("job") is not None and any(given["job"].values()):
+    job = {name: value for name, value in (given.get("job") or {}).items() if value is not None}
+    if not set(job) <= {one.name for one in TAKEN[verb]}:
         return None
+    options |= job
     return None if stated else read_options(verb, options)
 
 

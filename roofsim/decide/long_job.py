@@ -80,9 +80,12 @@ def read_work(asked: Mapping[str, Any]) -> Work | None:
         key: read_number(given[key], f"--{key.replace('_', '-')}") for key in _NUMBERS if key in given
     }
     counted = "tokens" if "tokens" in given else "samples"
+    amount = numbers[counted] * numbers.get("epochs", 1.0)
+    if amount > _MOST:
+        raise SpecError(Problem(f"--{counted}: expected at most {_MOST:.0e} in all; got {amount:.3g}"))
     stated: dict[str, Any] = {key: given[key] for key in ("pue", "carbon") if key in given}
     return Work(
-        amount=numbers[counted] * numbers.get("epochs", 1.0),
+        amount=amount,
         counted=counted,
         eval_samples=numbers.get("eval_samples"),
         eval_every=numbers.get("eval_every"),
@@ -90,6 +93,8 @@ def read_work(asked: Mapping[str, Any]) -> Work | None:
     )
 
 
+#: More work than this is a slip: no job has a trillionth of it.
+_MOST: Final = 10.0**30
 _NUMBERS: Final = ("tokens", "samples", "epochs", "eval_samples", "eval_every")
 
 

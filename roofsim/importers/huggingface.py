@@ -106,7 +106,7 @@ def imported(config: dict[str, Any], where: str) -> Imported:
 def _known(model_type: str, *, wrapped: bool) -> str:
     close = did_you_mean(model_type, ARCHITECTURES)
     known = close if close.startswith("Known") else f"{close} Known: {', '.join((*ARCHITECTURES, *WRAPPERS))}."
-    way = " Describe it as the family that it is nearest to: `roofsim show model NAME` prints one in YAML."
+    way = " Describe it as the family that it is nearest to: `roofsim show model NAME --yaml` prints its file."
     return known if wrapped else f"{known}{way}"
 
 

@@ -65,6 +65,8 @@ def shares_of(resolved: Resolved) -> Shares:
         redundant_experts=real(resolved.parallel.redundant_experts),
         exchange=resolved.parallel.context_communication or engine.communication.context_communication,
         context_heads=layout.context_heads,
+        tables=layout.replicas,
+        table_sharding=resolved.parallel.tables,
         communication=engine.communication,
         serving=serving,
         over_ranks=engine.experts.over_ranks,

@@ -43,6 +43,8 @@ class Shares:
         Ranks of it among which heads are dealt out during attention.
     communication
         How the engine exchanges what the ranks of a replica compute.
+    tables, table_sharding
+        Ranks that embedding tables are dealt out over, and how: ``copied``, ``table``, ``row`` or ``column``.
     over_ranks
         How its tokens of inference reach experts on ranks that do not hold them.
     """
@@ -57,6 +59,8 @@ class Shares:
     serving: bool = False
     exchange: str = "all_gather"
     context_heads: Real = 1.0
+    tables: Real = 1.0
+    table_sharding: str = "copied"
     communication: CommunicationFacts = field(default_factory=CommunicationFacts)
     over_ranks: ServingExperts = field(default_factory=ServingExperts)
 

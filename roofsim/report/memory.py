@@ -8,6 +8,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
 from roofsim.analyze.verdicts import FITS, TIGHT
@@ -52,6 +53,8 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     )
     if ledger.off_device:
         console.print(f"off device: {words.off_device(ledger.off_device)} (per GPU)")
+        for note in host_notes(evaluation, ledger.off_device):
+            console.print(f"Note: {note}.", style="bold", highlight=False)
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         _print_stage(console, stage, profile)

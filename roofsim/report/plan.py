@@ -8,6 +8,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.spec.scenario.offload import TIERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def print_plan(console: Console, plan: Plan) -> None:
         console.print(_table(plan))
         for place, one in enumerate(plan.top[1:], 2):
             console.print(f"{place}. {one.why}", highlight=False, markup=False)
+    for note in plan.top[0].notes if plan.top else ():
+        console.print(f"Note: {note}.", style="dim", highlight=False, markup=False)
     for line in (*certificate(plan), *surely(plan), *counted(plan)):
         console.print(line, highlight=False, markup=False)
     if len(plan.front) > 1:
@@ -104,10 +107,11 @@ def _choices(parallel: Mapping[str, Any], workload: Mapping[str, Any]) -> list[s
         said.append("sequence")
     if parallel.get("schedule") not in (None, "1f1b"):
         said.append(str(parallel["schedule"]))
-    kept = [
-        part.replace("_", " ") for part, place in (parallel.get("offload") or {}).items() if place not in (None, "none")
+    said += [
+        f"{part.replace('_', ' ')} {TIERS[place].words if isinstance(place, str) else 'off the device'}"
+        for part, place in (parallel.get("offload") or {}).items()
+        if place not in (None, "none")
     ]
-    said += [f"{part} on the host" for part in kept]
     if workload.get("engine") is not None:
         said.append(str(workload["engine"]))
     ends = [end for end in ("embedding", "loss") if parallel.get(f"account_for_{end}")]

@@ -83,11 +83,11 @@ _STAY: Final = {"memory": 1, "bandwidth": 2, "16-bit peak": 3, "architecture": 4
 
 
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Print catalog rows."""
+    """Print catalog rows; under them, what of their files is from memory."""
     if not rows:
         console.print("0 entries", style="dim")
         return
-    first, *others = rows[0]
+    first, *others = (name for name in rows[0] if name != "recalled")
     figures = {name for name in others if all(isinstance(row[name], int | float | None) for row in rows)} - {"measured"}
     columns = [
         Column(name, number=name in figures, leaves=_STAY.get(name, len(_STAY) + place))
@@ -95,9 +95,12 @@ def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     ]
     table = Grid([Column(first, whole=True), *columns])
     for row in rows:
-        table.add(*(_catalog_cell(name, value) for name, value in row.items()))
+        table.add(*(_catalog_cell(name, row[name]) for name in (first, *others)))
     console.print(table)
     console.print(f"{len(rows)} entries", style="dim")
+    unsure = [f"{row['name']} ({', '.join(row['recalled'])})" for row in rows if row.get("recalled")]
+    if unsure:
+        console.print(f"From memory, with no source that was found: {', '.join(unsure)}", style="dim", highlight=False)
 
 
 def print_plugins(console: Console, rows: list[dict[str, Any]]) -> None:

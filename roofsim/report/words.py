@@ -229,6 +229,8 @@ def layout_line(result: Result) -> str:
         parts.append(f"busiest expert rank at {parallel['expert_imbalance']:g} times the mean")
     if parallel["redundant_experts"]:
         parts.append(f"{parallel['redundant_experts']} redundant experts")
+    if parallel["tables"] != "copied":
+        parts.append(f"tables by {parallel['tables']}")
     if parallel["sequence"]:
         parts.append("sequence")
     if parallel["pipeline"] > 1 and result.scenario["workload"]["phase"] == "train":

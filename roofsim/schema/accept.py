@@ -95,6 +95,35 @@ def _instance(schema: Any, data: Any, info: Info) -> Any:
     return made
 
 
+def doubted(schema: Any, data: dict[str, Any], context: dict[str, Any] | None = None) -> dict[tuple[str, ...], str]:
+    """Return the keys that are not plainly right, each with what a reader of its value says: for where no reference can judge.
+
+    A required key that is missing and a key that the schema does not have are among them. Of a mapping with a schema of its own its
+    keys are returned, if one of them is to be doubted.
+    """
+    info = Info(context, written=True)
+    doubts: dict[tuple[str, ...], str] = {}
+    keys = {field.alias or name: field for name, field in schema.model_fields.items()}
+    for key in (*data, *(key for key, field in keys.items() if field.is_required() and key not in data)):
+        if key not in keys or key not in data:
+            doubts[(key,)] = ""
+            continue
+        try:
+            (keys[key].check or _check_of_field(keys[key]))(data[key], info)
+        except (ValueError, TypeError, AssertionError, RecursionError) as error:
+            inner = _schema_in(keys[key].whole) if type(data[key]) is dict else None
+            below = {} if inner is None else doubted(inner, data[key], context)
+            said = "" if isinstance(error, UnsureError) else str(error)
+            doubts |= {(key, *path): why for path, why in below.items()} or {(key,): said}
+    return doubts
+
+
+def _schema_in(kind: Any) -> Any:
+    """Return the one schema among the alternatives of a type; None where there is none, or several."""
+    parts = [part for part in (kind, *typing.get_args(kind)) if isinstance(part, SchemaType)]
+    return parts[0] if len(parts) == 1 else None
+
+
 def _validators(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
     own = schema.__dict__.get("__schema_validators__")
     if own is None:
@@ -219,7 +248,7 @@ def _union(kind: Any) -> Check:
         for each in checks:
             try:
                 results.append(each(value, info))
-            except UnsureError:
+            except (ValueError, AssertionError):  # of a function that reads values: none of this alternative
                 continue
         first = results[0] if results else UNSET
         if first is UNSET or any(type(each) is not type(first) or each != first for each in results[1:]):

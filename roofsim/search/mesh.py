@@ -98,16 +98,21 @@ class FamilyMesh:
             todo = [left for part in todo if len(left := self._replayed(program, rows, part, answer))]
         while todo:
             todo += self._traced(rows, todo.pop(), answer)
+        # The next points are likely to be as these: those of the fewest programs are asked last.
+        self.programs.sort(key=lambda program: -program.answers)
         return answer
 
     def _replayed(self, program: TracedProgram, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
         """Put the figures of the points that belong to a program; return the others."""
-        own = program.own(rows.part(chosen))
-        inside = chosen[own]
+        part = rows.part(chosen)
+        own = program.own(part)
+        inside = chosen if own.all() else chosen[own]
         if not len(inside):
             return chosen
-        first, fine, figures, elements = program.answered(rows.part(inside), watts=WATTS in answer.figures)
+        part = part if len(inside) == len(chosen) else rows.part(inside)
+        first, fine, figures, elements = program.answered(part, watts=WATTS in answer.figures)
         answer.elements += elements
+        program.answers += len(fine)
         for number in np.unique(first[first >= 0]):
             answer.refuse(inside[first == number], program.rules[number])
         for name, values in figures.items():
@@ -228,16 +233,27 @@ def evaluate_layouts(
     at: list[NDArray[np.int64]] = []
     for name, given in columns.items():
         section = "parallel" if name in DEGREES else "workload" if name in SIZES else "hardware"
-        distinct, index = np.unique(np.asarray(given), return_inverse=True)
+        distinct, index = _distinct(np.asarray(given))
         values = [int(value) if value == int(value) else value for value in distinct.tolist()]
         numbers[name] = len(axes), values
         axes.append(Axis(f"{section}.{name}", (section, name), tuple(values)))
-        at.append(index.ravel().astype(np.int64))
+        at.append(index)
     for axis in axes:
         document = axis.put(document, axis.values[0])
     family = ScenarioFamily(document, AxisGrid(tuple(axes)), numbers, {})
     rows = Rows(family, np.arange(len(at[0]) if at else 1), tuple(at))
     return mesh_of(family, importer, Shared() if shared is None else shared).evaluate(rows)
+
+
+def _distinct(given: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the values of a column in order, and which of them each layout has."""
+    if len(given) and given.min() >= 0.0 and given.max() <= len(given) + _LOOKED:
+        whole = given.astype(np.int64)
+        if (whole == given).all():  # a table of all whole numbers, instead of sorting
+            there = np.bincount(whole) > 0
+            return np.flatnonzero(there), np.take(np.cumsum(there) - 1, whole)
+    distinct, index = np.unique(given, return_inverse=True)
+    return distinct, index.ravel().astype(np.int64)
 
 
 def _note(refused: Sequence[Refused], places: NDArray[Any], answer: MeshAnswer) -> None:

@@ -163,7 +163,7 @@ def floats(values: Sequence[Any]) -> NDArray[np.float64]:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass
 class TracedProgram:
     """What was traced of points that decide alike.
 
@@ -196,6 +196,8 @@ class TracedProgram:
     guards: Replay
     figures: Replay
     watts: Replay
+    answers: int = 0
+    """How many points it gave figures of."""
 
     def answered(
         self, rows: Rows, *, watts: bool = False
@@ -221,8 +223,9 @@ class TracedProgram:
         elements += more
         if not belongs.all():
             first[fine[~belongs]] = -2
-            codes = {bit: code[belongs] for bit, code in codes.items()}
-            fine = fine[belongs]
+            place = np.flatnonzero(belongs)
+            codes = {bit: np.take(code, place) for bit, code in codes.items()}
+            fine = np.take(fine, place)
         if not len(fine):
             return first, fine, {}, elements
         results, _, more = self.figures.run(leaves, codes, len(fine))
@@ -241,7 +244,8 @@ class TracedProgram:
                 may &= numbers == self.fixed[name]
             if name in self.split:
                 may &= (numbers > 1.0) == self.split[name]
-            own &= np.take(may, index)
+            if not may.all():
+                own &= np.take(may, index)
         for name, known in self.tables.items():
             values = rows.table_values(name)
             index = rows.table_index(name)
@@ -321,7 +325,7 @@ class Tracing:
             rules=tuple(code for code, _ in conditions),
             refuses=Replay(self.trace, codes, guards=last[: self.resolver.decided]),
             guards=Replay(self.trace, {}, guards=last[self.resolver.decided :]),
-            figures=Replay(self.trace, {name: node for name, node in figures.items() if name != WATTS}, guards=()),
+            figures=Replay(self.trace, {name: node for name, node in figures.items() if name != WATTS}, (), anew=True),
             watts=Replay(self.trace, {name: node for name, node in figures.items() if name == WATTS}, guards=()),
         )
 

@@ -27,6 +27,7 @@ from roofsim.spec.rules.degrees import complete_degrees
 from roofsim.spec.rules.layouts import check_layout
 from roofsim.spec.rules.rule import Checks, ScenarioCase
 from roofsim.spec.rules.served import SERVED
+from roofsim.spec.rules.tables import copies_part
 from roofsim.spec.scenario.point import Point
 from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
@@ -39,7 +40,7 @@ from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.sizes import complete_workload
-from roofsim.spec.settle.stated import chosen, of_forward_only, unstated
+from roofsim.spec.settle.stated import as_model_says, chosen, unstated
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.kernels import Constants
@@ -121,7 +122,7 @@ class Resolver:
         """
         with Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
-            scenario = of_forward_only(scenario, model, self.document)
+            scenario = as_model_says(scenario, model, self.document)
             self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
             scenario = self._of_stack(scenario, model)
@@ -150,6 +151,7 @@ class Resolver:
         check_layout(case, self.checks)
         case = self.sharding(replace(case, engine=engine))
         self.serving(case)
+        self.warnings += [] if self.checks.quiet else copies_part(case)
         case, notes = complete_context(case, self.checks)
         self.assumed += notes
         parallel = case.point.layout(case.parallel)

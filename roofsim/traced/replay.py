@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.records import dataclass, field, replace
+from roofsim.traced.forms import refs, written_anew
 from roofsim.traced.keys import Keys
 from roofsim.traced.notes import LENGTH, Record, Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 16_000
 #: Share of the points from which on a block's rows are worked out for each point.
 _LARGE: Final = 0.6
+
+
+class _NotPositiveError(Exception):
+    """A column has numbers for which its operations could not be written anew."""
 
 
 @dataclass
@@ -65,16 +71,25 @@ class Replay:
     ----------
     results
         Name -> node, or the number itself where it is the same for all points.
-    keyed
-        Bit of a column that a trace derived -> node whose values it has.
+    anew
+        Whether its operations may be written anew (`roofsim.traced.forms`): for figures, not for what decides.
     """
 
-    def __init__(self, trace: SampleTrace, results: Mapping[str, Any], guards: Sequence[Guard]) -> None:
+    def __init__(
+        self, trace: SampleTrace, results: Mapping[str, Any], guards: Sequence[Guard], *, anew: bool = False
+    ) -> None:
         self.nodes: Any = trace.nodes
         self.derived = dict(trace.derived)
         self.results = {name: node for name, node in results.items() if isinstance(node, Ref)}
         self.constants = {name: node for name, node in results.items() if not isinstance(node, Ref)}
         self.guards = list(guards)
+        self.given: dict[int, int] = {}
+        """Leaf -> what `run` is given it as, where operations were written anew."""
+        self.positive = 0
+        """The column whose numbers must be positive, if they were."""
+        self.plain: Callable[[], Replay] = partial(Replay, trace, results, guards)
+        if anew:
+            self._write_anew(trace)
         wanted = [node.node for node in self.results.values()] + [guard.node for guard in self.guards]
         needed = self._needed([*wanted])
         self.nodes = {number: self.nodes[number] for number in needed}
@@ -84,6 +99,24 @@ class Replay:
         self.blocks = self._blocks(needed, set(wanted))
         self.joined: Replay | None = None
         """The same with blocks that have about as many rows as there are points joined to one, once that is known."""
+
+    def _write_anew(self, trace: SampleTrace) -> None:
+        """Write the operations anew for a column that many of them are multiplied with, if fewer depend on it then."""
+        wanted = [ref.node for ref in self.results.values()]
+        nodes = {number: self.nodes[number] for number in self._needed(list(wanted))}
+        leaves = [number for number, node in nodes.items() if node.function is None]
+        sources = {self.nodes[leaf].columns: leaf for leaf in leaves if self.nodes[leaf].columns in self.derived}
+        exact = [self.derived[bit] for bit in sources]
+        positive = [leaf for leaf in sources.values() if (np.asarray(trace.values[leaf]) > 0.0).all()]
+        written = written_anew(nodes, positive, wanted, exact)
+        if written is None:
+            return
+        self.nodes, self.positive = dict(enumerate(written.made)), nodes[written.leaf].columns
+        self.derived = {bit: written.whole(self.derived[bit]).node for bit in sources}
+        self.given = {written.whole(leaf).node: leaf for leaf in leaves}
+        values = {name: written.whole(ref.node) for name, ref in self.results.items()}
+        self.results = {name: value for name, value in values.items() if type(value) is Ref}
+        self.constants |= {name: value for name, value in values.items() if type(value) is not Ref}
 
     def _joined(self, keys: Keys, rows: int) -> Replay:
         """Join the blocks that have nearly as many rows as there are points: their results need not be looked up."""
@@ -109,7 +142,7 @@ class Replay:
             if number not in needed:
                 needed.add(number)
                 node = self.nodes[number]
-                todo += [*_refs(node.arguments), *_refs(node.options)]
+                todo += [*refs(node.arguments), *refs(node.options)]
                 if node.function is None and node.columns in self.derived:
                     todo.append(self.derived[node.columns])
         return sorted(needed)
@@ -120,7 +153,7 @@ class Replay:
         last: dict[tuple[int, int], int] = {}
         for number in needed:
             node = self.nodes[number]
-            for ref in (*_refs(node.arguments), *_refs(node.options)):
+            for ref in (*refs(node.arguments), *refs(node.options)):
                 readers.setdefault(ref, set()).add(node.columns)
                 last[node.columns, ref] = number
         sources = set(self.derived.values())
@@ -132,13 +165,13 @@ class Replay:
                 block.gives.append(number)
             if node.function is None:
                 continue
-            refs = {*_refs(node.arguments), *_refs(node.options)}
-            for ref in refs:
+            own = {*refs(node.arguments), *refs(node.options)}
+            for ref in own:
                 if self.nodes[ref].columns != node.columns and ref not in block.takes:
                     block.takes.append(ref)
                     block.gathers[ref] = -math.prod(self.nodes[ref].shape)
             kept = set(block.gives)
-            free = tuple(ref for ref in refs if last[node.columns, ref] == number and ref not in kept)
+            free = tuple(ref for ref in own if last[node.columns, ref] == number and ref not in kept)
             block.steps.append((node.function, _prepared(node), number, free))
             if node.axis >= 0:
                 width = -math.prod(node.shape)
@@ -180,8 +213,21 @@ class Replay:
         rows
             How many points there are.
         """
+        given = leaves
+        if self.given:
+            leaves = {
+                leaf: leaves[self.given[leaf]] for leaf in self.leaves if self.nodes[leaf].columns not in self.derived
+            }
+        try:
+            return self._run(leaves, codes, rows)
+        except _NotPositiveError:
+            return self.plain().run(given, codes, rows)
+
+    def _run(
+        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int
+    ) -> tuple[dict[str, Any], NDArray[Any], float]:
         if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
-            return self.joined.run(leaves, codes, rows)
+            return self.joined._run(leaves, codes, rows)
         counts = {
             bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
         }
@@ -222,13 +268,14 @@ class Replay:
     def _derive(self, bit: int, node: int, keys: Keys, values: dict[int, Any]) -> float:
         """Make a column of the values of a node; return how many elements that took."""
         distinct, codes = np.unique(values[node], return_inverse=True)
-        place = keys.rows_of(self.nodes[node].columns)
+        if bit == self.positive and not (distinct > 0.0).all():
+            raise _NotPositiveError
         for leaf in self.leaves:
             if self.nodes[leaf].columns == bit:
                 values[leaf] = distinct
         codes = codes.ravel().astype(np.int32)
-        keys.add(bit, codes if place is None else np.take(codes, place), len(distinct))
-        return float(len(codes) + (0 if place is None else len(place)))
+        keys.add(bit, codes, len(distinct), self.nodes[node].columns)
+        return float(len(codes))
 
     def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
         rows = keys.count(block.columns)
@@ -317,21 +364,6 @@ def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
     if kind is Record:
         return replace(kept.value, **{name: _filled(part, at, rows) for name, part in kept.changed.items()})
     return rows if kept is LENGTH else kept
-
-
-def _refs(kept: Any) -> Iterator[int]:
-    kind = type(kept)
-    if kind is Ref:
-        yield kept.node
-    elif kind is tuple or kind is list:
-        for part in kept:
-            yield from _refs(part)
-    elif kind is dict:
-        for part in kept.values():
-            yield from _refs(part)
-    elif kind is Record:
-        for part in kept.changed.values():
-            yield from _refs(part)
 
 
 def _broken(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:

@@ -40,7 +40,7 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
     dict
         With ``ok``. An answer holds ``data`` (what ``--json`` prints; seconds, bytes, FLOP/s, bytes per second, dollars), ``html``,
         ``charts`` (what its pictures are drawn of), ``headline``, ``command``, ``python``, ``yaml``, ``warnings`` and the
-        ``seconds`` that it took; an error ``message``, ``key``, ``line``, ``expected``, ``found`` and ``near``.
+        ``seconds`` that it took; an error ``message``, ``key``, ``option``, ``line``, ``expected``, ``found`` and ``near``.
     """
     from roofsim.output import without_files
 
@@ -49,7 +49,7 @@ def ask(verb: str, request: Any) -> dict[str, Any]:
         with without_files():
             answer = _answered(verb, request)
     except Exception as error:  # a page shows whatever went wrong
-        answer = error_document(error)
+        answer = error_document(error, str(verb))
     return answer | {"verb": str(verb)[:80], "seconds": time.perf_counter() - started}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -79,3 +80,13 @@ def _may_open(path: Any, flags: Any, folders: tuple[str, ...]) -> bool:
     if named.startswith(_OF_THE_MACHINE):
         return ".." not in named
     return os.path.realpath(named).startswith(folders)
+
+
+def limit_memory(most: int) -> None:
+    """Bound the memory of this process to so many bytes, where the system can: a question that takes more fails alone."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, allowed = resource.getrlimit(resource.RLIMIT_AS)
+        wanted = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(resource.RLIMIT_AS, (wanted, allowed))

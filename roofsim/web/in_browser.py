@@ -45,6 +45,14 @@ def arrived() -> None:
     sys.path_importer_cache.clear()
 
 
+def warm() -> None:
+    """Import and read what a first answer takes, before the memory of this Python is kept for those who visit the page."""
+    from roofsim.web.ask import CATALOG
+    from roofsim.web.worker import WARM, warm
+
+    warm([(verb, request) for verb, request in WARM if verb != CATALOG])  # the page has the catalog as a file
+
+
 def answer(verb: str, request: str) -> str:
     """Return the answer to a question, both as JSON; nothing where it needs packages that have yet to be fetched."""
     from roofsim.web.worker import answered

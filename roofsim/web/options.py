@@ -42,9 +42,15 @@ _BOUNDS: Final = (
     VerbOption("percentile", "number", "--percentile"),
 )
 
+#: How much work there is, for what the whole of it takes.
+_JOB: Final = tuple(
+    VerbOption(name, "text", f"--{name.replace('_', '-')}")
+    for name in ("tokens", "samples", "epochs", "eval_samples", "eval_every", "pue", "carbon")
+)
+
 #: Verb -> what it takes beside the scenario.
 TAKEN: Final[dict[str, tuple[VerbOption, ...]]] = {
-    "run": (),
+    "run": _JOB,
     "compare": (
         VerbOption("gpus", "texts", None),
         VerbOption("sort", "text", "--sort"),
@@ -101,6 +107,30 @@ TAKEN: Final[dict[str, tuple[VerbOption, ...]]] = {
     "timeline": (),
     "explain": (VerbOption("figure", "text", None),),
 }
+
+
+def option_at(verb: str, source: str) -> str | None:
+    """Return the option of a verb that the place of an error names; None where it names none.
+
+    >>> option_at("sweep", "axis gpx"), option_at("compare", "cards"), option_at("whatif", "--set memory.bandwith")
+    ('axes', 'gpus', 'changes')
+    >>> option_at("run", "--gpu") is None
+    True
+    """
+    said = source.partition(" ")[0]
+    names = {word: one.name for one in TAKEN.get(verb, ()) for word in _words_for(one)}
+    return names.get(said)
+
+
+def _words_for(option: VerbOption) -> tuple[str, ...]:
+    """Return how places of errors name an option: by its flag, or one without a flag by what it lists."""
+    if option.flag is None:
+        return (option.name, _LISTS.get(option.name, option.name))
+    return (option.flag, option.flag.lstrip("-"))
+
+
+#: Options without a flag -> what places of errors call them.
+_LISTS: Final = {"gpus": "cards"}
 
 
 def read_options(verb: str, given: Any) -> dict[str, Any]:

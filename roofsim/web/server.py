@@ -219,7 +219,11 @@ class PageServer:
                 limit = f"the answer takes longer than {self.serving.limit:g} s, the limit of this server"
                 return refusal(504, f"{limit}. Ask for less, or start it with a higher --limit.")
             except LostError:
-                return refusal(503, "the process that worked out the answer ended; ask again", retry_after="1")
+                return refusal(
+                    503,
+                    "the process that worked out the answer ended, perhaps for want of memory; ask for less, or again",
+                    retry_after="1",
+                )
             if len(known[1]) <= _LARGEST_KEPT:
                 answer = known
                 self.kept.get(key, lambda: answer)

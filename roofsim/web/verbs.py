@@ -41,13 +41,22 @@ def _plain(answer: Any) -> VerbAnswer:
     return VerbAnswer(answer=answer, data=answer.to_dict())
 
 
-def _run(document: Document, _: Options) -> VerbAnswer:
+def _run(document: Document, options: Options) -> VerbAnswer:
     from roofsim.api import answer, resolve_document
+    from roofsim.decide.long_job import cost_of_job, read_work
     from roofsim.evaluate import evaluate
 
+    work = read_work(options)
     evaluation = evaluate(resolve_document(document), with_curve=True)
     result = answer(evaluation)
-    return VerbAnswer(answer=result, data=result.to_dict(), shown={"evaluation": evaluation})
+    data: dict[str, Any] = result.to_dict()
+    shown: dict[str, Any] = {"evaluation": evaluation}
+    if work is not None:
+        cost = cost_of_job(evaluation, result, work, "")
+        data |= {"job": cost.to_dict()}
+        shown |= {"printed": data, "also": (cost,)}
+    # Python asks for the result alone.
+    return VerbAnswer(answer=result, data=data, arguments=dict.fromkeys(options), shown=shown)
 
 
 def _compare(document: Document, options: Options) -> VerbAnswer:

@@ -13,13 +13,18 @@ import os
 import pkgutil
 import signal
 import sys
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import roofsim.report.html
 from roofsim.spec import usual
-from roofsim.web.confined import confine
+from roofsim.web.confined import confine, limit_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LENGTH: Final = 4
+#: Bytes of memory that a process which answers may take; its first argument states others.
+MEMORY: Final = 4 * 2**30
 READY: Final = b"ready"
 #: Objects between two searches for cycles (Python's own: 700): an answer makes many, and little garbage.
 _ALLOCATIONS: Final = 200_000
@@ -78,12 +83,12 @@ def answered(message: bytes) -> bytes:
     return (b"1" if answer["ok"] else b"0") + text.encode("ascii")
 
 
-def warm() -> None:
+def warm(questions: Sequence[tuple[str, dict[str, Any]]] = WARM) -> None:
     """Ask and import what a first answer would have to wait for."""
     pages = [f"roofsim.report.html.{each.name}" for each in pkgutil.iter_modules(roofsim.report.html.__path__)]
     for name in (*_IMPORTED, *pages):
         importlib.import_module(name)
-    for verb, request in WARM:
+    for verb, request in questions:
         answered(verb.encode() + b"\0" + json.dumps(request).encode())
     gc.collect()
     gc.freeze()  # what is there by now stays, and need not be searched for cycles
@@ -107,6 +112,7 @@ def main() -> None:
     said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
+    limit_memory(int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY)
     warm()
     confine()
     said.write(framed(READY))

@@ -41,8 +41,9 @@ def test_a_recalled_network_counts_where_a_step_waits_for_it():
 
 
 def test_a_recalled_rate_counts_in_its_own_format_alone():
-    assert resolve({"model": "gpt2", "hardware": {"gpu": "mi100"}}).gpu.recalled == ("peak.int8",)
-    assert recalled_figures(evaluated(gpu="mi100")) == {}
+    card = {"inherits": "mi100", "recalled": ["peak.int8"]}
+    assert resolve({"model": "gpt2", "hardware": {"gpu": card}}).gpu.recalled == ("peak.int8",)
+    assert recalled_figures(evaluated(gpu=card)) == {}
 
 
 def test_answers_name_them():

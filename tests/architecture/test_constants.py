@@ -50,6 +50,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
     "lower/captured/context.py": {"TYPES", "PACKED_4"},
+    "lower/captured/parallelize.py": {"_WEIGHTS"},  # which operand and dimension
+    "lower/captured/splits.py": {"_BATCH", "_LENGTH", "MOST_PARTS"},  # primes at which polynomials are compared
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
     # how many ops a pattern has at most
@@ -57,7 +59,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/captured/patterns.py": {"_ACTIVATIONS", "_NORM_OPS"},
     "spec/hardware/stacks.py": {"_ROUNDED"},
     "decide/assumptions.py": {"_SUFFIXES"},
-    "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS"},
+    "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS", "_MOST"},
     "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
     "decide/power.py": {"_AS_FAST", "_LIMITS"},
@@ -223,7 +225,8 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/mesh.py": {"_AGREES", "_LOOKED", "_MOST", "_TRIED"},
     "traced/notes.py": {"SAMPLES"},
     "traced/points.py": {"_NEUTRAL", "_SPARE"},
-    "traced/keys.py": {"_DENSE", "_FEW"},
+    "traced/forms.py": {"_GAIN", "_POWERS", "_TERMS", "_USERS"},
+    "traced/keys.py": {"_DENSE", "_FEW", "_SPARSE"},
     "traced/replay.py": {"AT_ONCE", "_LARGE"},
     "serve/bounds.py": {"_ROWS"},
     "serve/closed_loop.py": {

@@ -84,11 +84,11 @@ def test_every_family_says_what_it_is(family):
 
 def test_families_that_can():
     assert families_that(lambda schema: schema.splits_tensor) == [
-        "decoder", "encoder", "encoder-decoder", "vit", "dit", "layers",
+        "decoder", "encoder", "encoder-decoder", "vit", "dit", "captured", "captured-images", "captured-samples", "layers",
     ]  # fmt: skip
     assert families_that(lambda schema: schema.splits_sequence) == ["decoder", "encoder", "layers"]
     assert families_that(lambda schema: schema.stacked) == [
-        "decoder", "encoder", "vit", "mixer", "mamba", "layers",
+        "decoder", "encoder", "vit", "mixer", "mamba", "captured", "captured-images", "captured-samples", "layers",
     ]  # fmt: skip
     assert families_that(lambda schema: schema.decoder_only()) == ["decoder", "mamba", "layers"]
     assert families_that(lambda schema: schema.denoises) == ["diffusion-unet", "dit"]

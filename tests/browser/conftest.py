@@ -34,7 +34,7 @@ COMMANDS = {
     "servers": "serve gpt2-124m --gpu a100,l4 --precision fp16,fp32 --prompt-length 100 --output-length 20 --request-rate 5 "
     "--ttft 500ms --tpot 50ms",
     "memory": "memory gpt2-124m --gpu a100 --by role",
-    "explain": "explain gpt2-124m memory.peak --gpu a100",
+    "explain": "explain gpt2-124m step_time --gpu a100",
     "collectives": "collectives --system dgx-a100 --sizes 1MiB,16MiB,1GiB --ranks 2,8",
     "timeline": "timeline gpt.yaml --gpu a100 --gpus 8 --pipeline 4 --global-batch-size 64",
     "whatif": "whatif gpt.yaml --gpu a100 --set gpu=h100 --set micro_batch_size=2x --each",

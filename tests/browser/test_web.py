@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shlex
 import subprocess
 import sys
 from importlib.resources import files
@@ -353,6 +354,48 @@ def test_a_typo_in_the_cards_is_mended_by_a_press(tab):
     meant = near.inner_text()
     opened.answered(near.click)
     assert opened.question()["options"]["gpus"] == ["a100", meant]
+
+
+def test_what_is_wrong_with_an_option_is_marked_at_it(tab):
+    for verb, option, text in (
+        ("run", "tokens", "many"),
+        ("need", "step_time", "soon"),
+        ("whatif", "changes", "memory.bandwith=2x"),
+    ):
+        opened = tab(asking(verb, {option: [text] if option == "changes" else text}))
+        box = field(opened.page, f"options.{option}")
+        assert box.get_attribute("aria-invalid") == "true", opened.page.inner_text("#problem")
+        opened.page.context.close()
+
+
+def test_a_whole_job_at_ones_own_price(tab):
+    opened = tab()
+    page = opened.page
+    page.get_by_text("The whole job, and prices").click()
+    commit(opened, "options.tokens", "1e9")
+    commit(opened, "hardware.override.gpu.price.hourly", "2 USD/h")
+    job = page.locator("section", has=page.get_by_role("heading", name="The whole job"))
+    assert "USD by your own price" in job.inner_text()
+    page.click("[data-take=command]")
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert "--tokens 1000000000" in command
+    printed = roofsim(*shlex.split(command)[1:], "--json")
+    assert printed["job"]["usd"][1] == pytest.approx(printed["job"]["gpu_hours"][1] * 2.0)
+    assert (
+        f"{printed['job']['usd'][1]:,.0f}" in job.inner_text() or f"{printed['job']['usd'][1]:.2f}" in job.inner_text()
+    )
+    assert opened.said == []
+
+
+def test_what_is_alive_at_the_cursor_stands_in_the_memory_tab(tab):
+    page = tab(asking("memory")).page
+    drawing = page.query_selector("figure[data-of='/charts/memory'] svg")
+    drawing.scroll_into_view_if_needed()
+    box = drawing.bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    tip = page.inner_text("#tip")
+    assert "activations" in tip
+    assert "GiB" in tip or "MiB" in tip
 
 
 # -- paste and drop -------------------------------------------------------------------------------------------------

@@ -235,8 +235,9 @@ def test_the_verb_refuses_a_folder(cli, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_the_script_measures_a_processor(tmp_path):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="needs PyTorch: make test-torch")
     path, table = tmp_path / "card.py", tmp_path / "card.csv"
     path.write_text(script_text())
     words = [sys.executable, str(path), "--device", "cpu", "--budget", "10", "--output", str(table)]

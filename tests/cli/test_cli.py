@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from roofsim.spec import catalog
 from roofsim.units import humanize
 
 RESNET = ("resnet18", "--micro-batch-size", "8", "--precision", "bf16")
@@ -216,6 +217,19 @@ def test_catalogs_are_listed(cli, what, least):
     rows = json.loads(cli("list", what, "--json"))
     assert len(rows) >= least
     assert f"{len(rows)} entries" in cli("list", what)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (("gpu", "h100"), "hardware/gpus/nvidia/h100-sxm5-80gb.yaml"),
+        (("mixtral",), "models/decoder/mixtral-8x7b.yaml"),
+        (("engine", "vllm"), "hardware/engines/vllm.yaml"),
+        (("physics",), "hardware/constants/physics.yaml"),
+    ],
+)
+def test_a_file_is_shown_as_it_is_written(cli, arguments, file):
+    assert cli("show", *arguments, "--yaml") == (catalog.root() / file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

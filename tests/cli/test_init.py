@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import roofsim
@@ -76,3 +78,39 @@ def test_it_replaces_nothing_unless_told(folder, monkeypatch, capsys):
 def test_where_it_cannot_write(name, message, folder, monkeypatch, capsys):
     (folder / "folder.yaml").mkdir()
     assert_refused(*run_cli(monkeypatch, capsys, "init", name, "--force"), message)
+
+
+QWEN = {
+    "model_type": "qwen3", "attention_bias": False, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024,
+    "intermediate_size": 3072, "max_position_embeddings": 40960, "num_attention_heads": 16, "num_hidden_layers": 28,
+    "num_key_value_heads": 8, "rope_theta": 1000000, "tie_word_embeddings": True, "torch_dtype": "bfloat16", "vocab_size": 151936,
+}  # fmt: skip
+
+
+def test_a_configuration_becomes_a_file_of_the_catalog(folder, monkeypatch, capsys):
+    """Qwen3-0.6B by its configuration is the catalog's file, and the count under it is the published number."""
+    (folder / "hub").mkdir()
+    (folder / "hub" / "config.json").write_text(json.dumps(QWEN))
+    assert run_cli(monkeypatch, capsys, "init", "Qwen3-0.6B.yaml", "--from", "hub")[0] == 0
+    text = (folder / "Qwen3-0.6B.yaml").read_text()
+    assert "# published_parameters: 596049920\n" in text
+    mine, shipped = (
+        roofsim.run({"model": model, "hardware": {"gpu": "h100"}}) for model in ("Qwen3-0.6B.yaml", "qwen3-0.6b")
+    )
+    assert mine.scenario["model"]["name"] == "qwen3-0.6b"
+    assert mine.step_time == shipped.step_time
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--from", "nowhere"), r"nowhere: no such file"),
+        (("--from", "other.json"), r"unknown model_type 'qwen33'.*`roofsim show model NAME --yaml` prints its file"),
+        (("--from", "hub.json", "--layers"), r"--layers writes another kind of model than --from"),
+    ],
+)
+def test_a_configuration_that_makes_no_file(arguments, message, folder, monkeypatch, capsys):
+    (folder / "hub.json").write_text(json.dumps(QWEN))
+    (folder / "other.json").write_text(json.dumps({**QWEN, "model_type": "qwen33"}))
+    assert_refused(*run_cli(monkeypatch, capsys, "init", "mine.yaml", *arguments), message)
+    assert not (folder / "mine.yaml").exists()

@@ -125,7 +125,7 @@ def test_a_list_shows_what_is_measured_and_what_is_recalled(gpus):
     by_name = {row["name"]: row for row in gpus}
     assert by_name["h100-sxm5-80gb"]["measured"]
     assert not by_name["b100-sxm-192gb"]["measured"]
-    assert "tdp" in by_name["mi250x-1gcd"]["recalled"]
+    assert "link" in by_name["mi210-64gb"]["recalled"]
 
 
 def test_a_system_s_row_holds_its_price_and_its_network():
@@ -138,3 +138,23 @@ def test_a_system_s_row_holds_its_price_and_its_network():
 def test_no_filter_is_silently_dropped(gpus):
     with pytest.raises(RoofsimError):
         chosen(gpus, "gpu", {"max-parameters": "8B"})
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen", "mamba", "Gemma"])
+def test_models_are_listed_by_what_their_names_begin_with(family):
+    listed = names(chosen(catalog_rows("model"), "model", {"family": family}))
+    assert len(listed) >= 8
+    assert all(name.startswith(family.lower()) for name in listed)
+
+
+def test_a_family_of_the_schema_keeps_its_models_and_other_families_named_alike():
+    listed = names(chosen(catalog_rows("model"), "model", {"family": "mamba"}))
+    assert {"mamba-2.8b", "mamba2-2.7b"} <= set(listed)
+
+
+def test_what_is_recalled_is_said_under_the_table_and_can_be_asked_for(cli, gpus):
+    unsure = chosen(gpus, "gpu", {"recalled": True})
+    assert 0 < len(unsure) < len(gpus)
+    said = " ".join(cli("list", "gpus", "--recalled").split())
+    assert all(f"{row['name']} ({', '.join(row['recalled'])})" in said for row in unsure)
+    assert "From memory" not in cli("list", "gpus", "--vendor", "intel", "--sort", "tdp", "--max-price", "0.01")

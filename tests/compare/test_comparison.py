@@ -380,3 +380,13 @@ def test_columns_and_sentence_have_the_unit_of_the_model(model, unit):
     comparison = roofsim.compare(model, ["a100", "a100{memory.bandwidth=0.5x}"], prices={"a100": 2.0})
     assert f"{unit}/s" in str(comparison)
     assert {"tokens/s", "images/s", "samples/s"} & set(str(comparison).split()) == {f"{unit}/s"}
+
+
+def test_gpu_is_another_name_of_the_list_of_cards():
+    listed = roofsim.compare(SMALL, ["a100", "h100"])
+    assert roofsim.compare(SMALL, gpu=["a100", "h100"]).to_dict() == listed.to_dict()
+    assert roofsim.compare(SMALL, gpu="a100,h100").to_dict() == listed.to_dict()
+    with pytest.raises(SpecError, match="two"):
+        roofsim.compare(SMALL, ["a100"], gpu=["h100"])
+    with pytest.raises(SpecError, match="got 3"):
+        roofsim.compare(SMALL, gpu=["a100", 3])

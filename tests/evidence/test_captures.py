@@ -28,6 +28,7 @@ def test_counts_are_those_of_pytorch(name):
 
 #: Captures of another program than the catalog's, of the same network, and what the difference is.
 OTHER_PROGRAMS = {
+    "timm-vit-base": "one product for queries, keys and values; the family's has three",
     "vit-b-16": "torchvision copies stacked queries, keys and values, and adds their bias by itself",
     "swin-t": "torchvision takes queries, keys and values out one by one, and makes the masks of shifted windows anew in each pass",
 }
@@ -37,7 +38,7 @@ OTHER_PROGRAMS = {
 def test_a_step_takes_as_long_as_that_of_the_family(name):
     own, family = table.beside_family(name)
     if name in OTHER_PROGRAMS:
-        assert own > (1.0 + table.STEP_WITHIN) * family
+        assert abs(own / family - 1.0) > table.STEP_WITHIN
     else:
         assert own == pytest.approx(family, rel=table.STEP_WITHIN)
 
@@ -50,5 +51,5 @@ def test_what_is_excused_is_still_off():
 def test_forty_models_are_captured_and_what_looks_at_values_is_refused():
     assert len(table.captured()) >= 40
     refused = {name: row["refused"] for name, row in table.counts().items() if row["refused"]}
-    assert set(refused) == {"conditional", "bart-base"}
+    assert set(refused) == {"conditional"}
     assert all("depends on values" in why for why in refused.values())

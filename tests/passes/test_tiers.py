@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 import roofsim
+from roofsim.api import resolve
 from roofsim.cost.host.copies import host_path
 from roofsim.errors import SpecError
+from roofsim.evaluate import evaluate
+from roofsim.graph.ops import HostUpdate
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.hardware.schema import Gpu, System
@@ -142,3 +145,66 @@ def test_small_copies_to_storage_take_pages_and_its_latency() -> None:
     assert host_path(system, gpu, 1.0).stores["nvme"].latency == latency
     stated = system.model_copy(update={"storage": system.storage.model_copy(update={"latency": 1e-5})})
     assert host_path(stated, gpu, 1.0).stores["nvme"].latency == 1e-5
+
+
+@pytest.mark.parametrize("place", ["cxl", "nvme", "nvmeof"])
+def test_parameters_off_the_device_cost_the_update_their_way(place: str) -> None:
+    """The host updates parameters where they lie: more of the state beyond host memory never makes a step shorter."""
+    apart = {"parallel.offload": {"optimizer_state": "host", "parameters": place}} | STATED[place]
+    near, both = offloaded(place), offloaded(place, "optimizer_state", "parameters")
+    mixed, home = roofsim.run(TRAIN, **apart), offloaded("host", "optimizer_state", "parameters")
+    assert float(both.step_time) >= float(near.step_time) * (1 - 1e-9)
+    assert float(both.step_time) > float(mixed.step_time) > float(home.step_time)
+
+
+def test_bytes_of_an_update_by_place() -> None:
+    """Of sharded fp32 parameters on CXL: each is read and written there, as both moments are; the gradient lies on the host."""
+    priced = evaluate(
+        resolve(TRAIN, **{"parallel.offload": {"optimizer_state": "cxl", "parameters": "cxl"}} | STATED["cxl"])
+    )
+    (update,) = [op for graph in priced.priced for op in graph.graph.ops if isinstance(op, HostUpdate)]
+    assert float(update.distant / update.elements) == pytest.approx(3 * (4 + 4))
+    assert float((update.read - update.distant / 2) / update.elements) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "meant"),
+    [
+        ("optimizer_state=host", {"optimizer_state": "host"}),
+        ("optimizer-state = host, activations=nvme", {"optimizer_state": "host", "activations": "nvme"}),
+        ("none", {}),
+    ],
+)
+def test_places_may_be_spoken(spoken: str, meant: dict[str, str]) -> None:
+    """What a command line writes is the mapping of a file."""
+    stated = STATED["nvme"]
+    own, plain = (resolve(TRAIN, **{"parallel.offload": given} | stated).parallel.offload for given in (spoken, meant))
+    assert own == plain
+
+
+@pytest.mark.parametrize(
+    ("spoken", "words"),
+    [
+        ("host", "say what goes where"),
+        ("optimizer_state=hots", "Did you mean 'host'"),
+        ("optimiser_state=host", "Did you mean 'optimizer_state'"),
+        ("optimizer_state=host,", "say what goes where"),
+        ("optimizer_state=", "expected one of 'none', 'host'"),
+    ],
+)
+def test_wrong_words_are_refused(spoken: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        roofsim.run(TRAIN, offload=spoken)
+
+
+def test_every_verb_says_that_a_place_is_too_small() -> None:
+    """The card has room, the host has not: whoever asks is told."""
+    small: dict[str, Any] = {"parallel.offload": {"optimizer_state": "host"}, "system.host.memory": "1 GiB"}
+    said = "cannot hold the"
+    assert any(said in warning for warning in roofsim.run(TRAIN, **small).to_dict()["warnings"])
+    assert any(said in note for note in roofsim.fit(TRAIN, **small).notes)
+    assert said in str(roofsim.memory(TRAIN, **small))
+    best = roofsim.plan(
+        TRAIN, **small, fixed=["parallel.sharding", "workload.recompute", "workload.micro_batch_size"]
+    ).top[0]
+    assert any(said in note for note in best.notes)

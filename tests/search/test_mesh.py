@@ -196,12 +196,13 @@ def test_layouts_of_any_structure_come_in_one_call():
 
 
 def test_elements_of_a_layout():
-    # One row per layout took 8,488 elements. The tiles of products count, once for each of their sizes.
+    # One row per layout took 8,488 elements. The tiles of products count, once for each of their sizes: they weigh more here
+    # than among a million layouts (411).
     columns = layouts(2e4)
     measure(columns)
     again = measure(columns)
     assert again["programs"] == 0
-    assert again["elements"] / again["evaluated"] < 1200
+    assert again["elements"] / again["evaluated"] < 700
 
 
 def test_a_program_that_took_a_number_of_its_samples_for_all_is_not_kept(monkeypatch):

@@ -405,7 +405,8 @@ def test_gpus_are_read_as_people_write_them():
     assert read_gpus("64..512", Place("x")) == (64, 128, 256, 512)
     assert read_gpus("64..256:+64", Place("x")) == (64, 128, 192, 256)
     assert read_gpus([16, 8], Place("x")) == (8, 16)
-    for wrong in ("0", "x", "8.5", "10000000"):
+    unfit: list[Any] = ["0", "x", "8.5", "10000000", math.nan, math.inf, -8, True]
+    for wrong in unfit:
         with pytest.raises(SpecError):
             read_gpus(wrong, Place("x"))
 

@@ -27,6 +27,19 @@ NAMES = {
     "Standard_NC24ads_A100_v4": ("azure-nc24ads-a100-v4", "a100-pcie-80gb", 1),
     "BM.GPU.H100.8": ("oci-bm-h100-8", "h100-sxm5-80gb", 8),
     "BM.GPU.MI355X.8": ("oci-bm-mi355x-8", "mi355x", 8),
+    "g5.12xlarge": ("aws-g5-12xlarge", "a10g", 4),
+    "g7e.24xlarge": ("aws-g7e-24xlarge", "rtx-pro-6000-blackwell-server", 4),
+    "a2-megagpu-16g": ("gcp-a2-megagpu-16g", "a100-sxm4-40gb", 16),
+    "a4x-highgpu-4g": ("gcp-a4x-highgpu-4g", "gb200", 4),
+    "g2-standard-96": ("gcp-g2-standard-96", "l4", 8),
+    "g4-standard-384": ("gcp-g4-standard-384", "rtx-pro-6000-blackwell-server", 8),
+    "ND_H200_v5": ("azure-nd-h200-v5", "h200-sxm-141gb", 8),
+    "ND_MI300X_v5": ("azure-nd-mi300x-v5", "mi300x", 8),
+    "ND_GB200_v6": ("azure-nd128isr-ndr-gb200-v6", "gb200", 4),
+    "Standard_ND128isr_GB300_v6": ("azure-nd128isr-gb300-v6", "gb300", 4),
+    "BM.GPU.GB200.4": ("oci-bm-gpu-gb200-4", "gb200", 4),
+    "VM.GPU.A10.2": ("oci-vm-gpu-a10-2", "a10", 2),
+    "gpu_8x_h100_sxm5": ("lambda-gpu-8x-h100-sxm5", "h100-sxm5-80gb", 8),
 }
 
 

@@ -10,6 +10,7 @@ let isHere = false;
 const door = {
   expect_later(names) {
     expected = [...names];
+    isHere = false;
   },
   arrived() {
     isHere = true;

@@ -26,6 +26,8 @@ SERVED = {
 QUESTIONS = [
     ("run", GPT, {}),
     ("run", {"model": "gpt2-124m", "hardware": {"override": {"gpu.memory.bandwidth": "2x"}}}, {}),
+    ("run", GPT, {"tokens": "1e9", "pue": 1.2}),
+    ("run", {"model": "resnet50", "hardware": {"gpu": "a100"}}, {"samples": "1.2M", "epochs": 90}),
     ("run", {"model": {"inherits": "gpt2-124m", "num_layers": 3}, "hardware": {"gpu": "h100"}}, {}),
     (
         "compare",
@@ -99,6 +101,8 @@ def test_the_python_of_an_answer_gives_it_again(question, tmp_path, monkeypatch)
     given = space["answer"]
     data = given.rows if verb == "memory" and hasattr(given, "view") else given.to_dict()
     stated = answer["data"][0] if verb == "memory" and not hasattr(given, "view") else answer["data"]
+    if verb == "run":  # what a whole job takes is asked by the command alone
+        stated = {key: value for key, value in stated.items() if key != "job"}
     if verb == "advise":  # names its jobs by how they were given
         data, stated = (
             {key: value for key, value in each.items() if key in ("verdict", "limits")} for each in (data, stated)
@@ -147,6 +151,10 @@ WRONG = [
     ("whatif", GPT, {"changes": ["memory.bandwith=2x"]}, None),
     ("compare", GPT, {"gpus": ["a10O"]}, None),
     ("explain", GPT, {"figure": "step_tim"}, None),
+    ("run", GPT, {"tokens": "many"}, None),
+    ("run", GPT, {"tokens": "1T", "samples": 3}, None),
+    ("run", GPT, {"epochs": 3}, None),
+    ("run", GPT, {"samples": "1e30", "epochs": "1e300"}, None),
     ("need", GPT, {}, None),
     ("fit", GPT, {"largest": "colour"}, None),
     ("memory", GPT, {"by": "colour"}, None),
@@ -163,6 +171,54 @@ def test_what_is_wrong_is_said_as_the_command_line_says_it(verb, scenario, optio
     assert [line.removeprefix("roofsim: ") for line in said.splitlines()] == answer["error"]["message"].splitlines()
     if key is not None:
         assert answer["error"]["key"] == key
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "option"),
+    [
+        ("compare", {"gpus": ["a100", "h101"]}, "gpus"),
+        ("compare", {"gpus": ["a100{memory.bandwith=2x}"]}, "gpus"),
+        ("compare", {"gpus": ["a100"], "sort": "colour"}, "sort"),
+        ("plan", {"gpus": "some"}, "gpus"),
+        ("plan", {"gpus": 2, "objective": "speed"}, "objective"),
+        ("need", {"step_time": "soon"}, "step_time"),
+        ("whatif", {"changes": ["memory.bandwith=2x"]}, "changes"),
+        ("sweep", {"axes": ["gpx=1,2"]}, "axes"),
+        ("sweep", {"axes": ["micro_batch_size"]}, "axes"),
+        ("memory", {"by": "colour"}, "by"),
+        ("run", {"tokens": "many"}, "tokens"),
+    ],
+)
+def test_what_is_wrong_with_an_option_names_it(verb, options, option):
+    error = ask(verb, {"scenario": GPT, "options": options})["error"]
+    assert error["option"] == option
+    assert error["problems"][0]["option"] == option
+
+
+def test_the_whole_job_stands_beside_the_step_and_its_price_is_ones_own():
+    hardware: dict[str, object] = {"gpu": "h100", "gpus": 64}
+    scenario = {"model": "llama3-8b", "hardware": hardware, "parallel": {"sharding": "full"}}
+    options = {"tokens": "15T"}
+    usual = ask("run", {"scenario": scenario, "options": options})
+    assert "The whole job" in usual["html"]
+    assert "tokens" not in usual["python"]  # Python asks for the step
+    hardware["override"] = {"gpu.price.hourly": "2 USD/h"}
+    own = ask("run", {"scenario": scenario, "options": options})["data"]["job"]
+    hardware["override"] = {"gpu.price.hourly": "4 USD/h"}
+    double = ask("run", {"scenario": scenario, "options": options})["data"]["job"]
+    assert own["usd"] == pytest.approx([hours * 2.0 for hours in own["gpu_hours"]])
+    assert double["usd"] == pytest.approx([2.0 * usd for usd in own["usd"]])
+    assert double["days"] == own["days"] == usual["data"]["job"]["days"]
+    assert "job" not in ask("run", {"scenario": scenario})["data"]
+
+
+@pytest.mark.parametrize("options", [{}, {"by": "layer"}, {"curve": True}, {"by": "stage"}])
+def test_memory_shows_what_is_alive_over_the_step(options):
+    scenario = GPT | {"parallel": {"pipeline": 2}, "hardware": {"gpu": "a100", "gpus": 2}}
+    answer = ask("memory", {"scenario": scenario, "options": options})
+    assert "Memory over the step" in answer["html"]
+    whole = ask("run", {"scenario": scenario})
+    assert answer["charts"]["memory"] == whole["charts"]["memory"]
 
 
 def test_an_error_names_what_is_near_and_what_was_expected():

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +31,7 @@ SECRET = "the-token-of-this-server"
 @contextmanager
 def running(**how):
     """Run a server in a thread and give its port."""
-    app = application(ServedPage(guard=PageGuard(token=SECRET), command=TOY, **how))
+    app = application(ServedPage(guard=PageGuard(token=SECRET), **{"command": TOY, **how}))
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
@@ -74,6 +75,30 @@ def test_a_client_that_leaves_soon_costs_no_process():
         with pytest.raises(TimeoutError):
             post(port, {"sleep": 1.2}, timeout=0.3)
         assert post(port, {"second": 1})[1]["process"] == process
+
+
+def test_a_hundred_questions_at_once_are_answered_or_refused_and_the_server_goes_on():
+    with running(workers=2, waiting=10, limit=30.0) as port:
+        post(port, {"first": 1})
+        with ThreadPoolExecutor(100) as crowd:
+            answers = list(crowd.map(lambda number: post(port, {"sleep": 0.1, "number": number}), range(100)))
+        codes = [status for status, _ in answers]
+        assert set(codes) == {200, 429}
+        assert codes.count(200) >= 12  # those at work and in line
+        assert all(answer["error"]["message"] for status, answer in answers if status == 429)
+        assert post(port, {"behind": "them"})[0] == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
+def test_a_question_that_takes_too_much_memory_is_refused_and_the_next_one_answered():
+    worker = (sys.executable, "-P", "-m", "roofsim.web.worker", str(2**30))
+    axes = {"micro_batch_size": list(range(1, 601)), "sequence_length": list(range(8, 608))}
+    with running(workers=1, limit=120.0, command=worker) as port:
+        wanted = {"scenario": {"model": "gpt2-124m"}, "options": {"axes": axes}, "html": False}
+        status, answer = post(port, wanted, verb="sweep", timeout=200)
+        assert status in (422, 503)
+        assert "memory" in answer["error"]["message"], answer
+        assert post(port, {"scenario": {"model": "gpt2-124m"}}, timeout=200)[0] == 200
 
 
 def test_half_a_request_stops_nobody():

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from roofsim.capture import main as script
 from roofsim.capture.record import AsOnGpu, tensors_in, walk_back
+from roofsim.capture.values import KnownValues
 from roofsim.importers.captured.sizes import CaptureError
 from roofsim_evidence.captures.models import MODELS
 
@@ -69,7 +70,12 @@ def counted(name: str) -> dict[str, Any]:
                 return tensor
 
             forward, backward = (FlopCounterMode(display=False, custom_mapping=MAPPING) for _ in range(2))
-            with AsOnGpu(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), forward:
+            with (
+                KnownValues(),
+                AsOnGpu(),
+                torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+                forward,
+            ):
                 loss = script.loss_of(entry.step(module, *plain, **named))
             with backward:
                 walk_back(loss)
@@ -84,8 +90,8 @@ def counted(name: str) -> dict[str, Any]:
     }
 
 
-def made(name: str) -> dict[str, Any]:
-    """Capture a model, write the file, and return its row; of one that can't be captured, why."""
+def made(name: str, home: Path = HOME) -> dict[str, Any]:
+    """Capture a model, write the file into a folder, and return its row; of one that can't be captured, why."""
     entry = MODELS[name]
     try:
         captured = script.capture(
@@ -99,7 +105,7 @@ def made(name: str) -> dict[str, Any]:
         )
     except CaptureError as error:
         return {"name": name, "batch": BATCHES[-1], "length": entry.length[-1], "refused": str(error)}
-    script.save(captured, HOME / f"{name}.roofsim.json.gz")
+    script.save(captured, home / f"{name}.roofsim.json.gz")
     versions = dict(captured["made_by"])
     own = {"torch": versions.pop("torch"), "libraries": " ".join(f"{key} {value}" for key, value in versions.items())}
     return counted(name) | own

@@ -230,9 +230,15 @@ LLAMA: Final[dict[str, Any]] = {
     "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 32000,
 }  # fmt: skip
 
+#: As facebook/bart-base's config.json has it.
+BART: Final[dict[str, Any]] = {
+    "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "encoder_attention_heads": 12, "decoder_attention_heads": 12,
+}  # fmt: skip
+
 MODELS: Final[dict[str, Captured]] = {
     # transformers
     "gpt2": of_transformers("GPT2Config", "GPT2LMHeadModel"),
+    "gpt2-8-heads": of_transformers("GPT2Config", "GPT2LMHeadModel", n_embd=512, n_layer=6, n_head=8),
     "bert-base": of_transformers("BertConfig", "BertForMaskedLM"),
     "distilbert": of_transformers("DistilBertConfig", "DistilBertForMaskedLM"),
     "roberta": of_transformers("RobertaConfig", "RobertaForMaskedLM"),
@@ -240,6 +246,7 @@ MODELS: Final[dict[str, Captured]] = {
     "electra": of_transformers("ElectraConfig", "ElectraForMaskedLM"),
     "opt-125m": of_transformers("OPTConfig", "OPTForCausalLM"),
     "llama": of_transformers("LlamaConfig", "LlamaForCausalLM", **LLAMA, num_key_value_heads=2),
+    "llama-8-heads": of_transformers("LlamaConfig", "LlamaForCausalLM", **LLAMA, num_key_value_heads=8),
     "mistral": of_transformers("MistralConfig", "MistralForCausalLM", **LLAMA, num_key_value_heads=2, sliding_window=None),
     "qwen2": of_transformers("Qwen2Config", "Qwen2ForCausalLM", **LLAMA, num_key_value_heads=2),
     "qwen3": of_transformers("Qwen3Config", "Qwen3ForCausalLM", **LLAMA, num_key_value_heads=2, head_dim=64),
@@ -249,7 +256,7 @@ MODELS: Final[dict[str, Captured]] = {
     "gpt-j": of_transformers("GPTJConfig", "GPTJForCausalLM", n_embd=512, n_layer=4, n_head=8, rotary_dim=32),
     "bloom": of_transformers("BloomConfig", "BloomForCausalLM", hidden_size=512, n_layer=4, n_head=8),
     "t5-small": _of_two("T5Config", "T5ForConditionalGeneration", decoder_start_token_id=0),
-    "bart-base": _of_two("BartConfig", "BartForConditionalGeneration", d_model=768, encoder_layers=6, decoder_layers=6),
+    "bart-base": _of_two("BartConfig", "BartForConditionalGeneration", d_model=768, encoder_layers=6, decoder_layers=6, **BART),
     # torchvision
     "resnet18": of_torchvision("resnet18"),
     "resnet50": of_torchvision("resnet50"),
@@ -271,6 +278,8 @@ MODELS: Final[dict[str, Captured]] = {
     # timm
     "timm-mixer-b16": of_timm("mixer_b16_224"),
     "timm-deit-tiny": of_timm("deit_tiny_patch16_224"),
+    "timm-vit-base": of_timm("vit_base_patch16_224"),
+    "timm-swin-tiny": of_timm("swin_tiny_patch4_window7_224"),
     "timm-beit-base": of_timm("beit_base_patch16_224"),
     "timm-resnext50": of_timm("resnext50_32x4d", IMAGES),
     "timm-seresnet50": of_timm("seresnet50", IMAGES),

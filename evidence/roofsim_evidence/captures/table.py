@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.importers.captured.form import Capture
 
 #: Captured model -> the catalog's model of the same network, the engine that runs it as its library does, and sizes.
 FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
@@ -41,6 +42,8 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "swin-t": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-resnext50": ("resnext50-32x4d", {"batch": 64, "image_size": 224}),
     "timm-seresnet50": ("seresnet50", {"batch": 64, "image_size": 224}),
+    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-swin-tiny": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-beit-base": ("beit-base-patch16-224", {"batch": 64, "image_size": 224}),
     "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224}),
     "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),
@@ -87,12 +90,13 @@ def captured() -> list[str]:
     return [name for name, row in counts().items() if not row["refused"]]
 
 
-def graph_of(name: str) -> OpGraph:
-    """Return the graph of a training step at the size at which PyTorch counted."""
-    row, (capture, _) = counts()[name], read_capture(file_of(name))
+def graph_of(name: str, file: Path | None = None) -> OpGraph:
+    """Return the graph of a training step at the size at which PyTorch counted: of the kept capture, or of the one in `file`."""
+    file = file or file_of(name)
+    row, (capture, _) = counts()[name], read_capture(file)
     size = {"tokens": "seq_len", "images": "image_size"}.get(capture.counted_in)
     sizes: dict[str, Any] = {"batch": int(row["batch"])} | ({} if size is None else {size: int(row["length"])})
-    resolved = roofsim.resolve(file_of(name), gpu=CARD, precision="bf16", optimizer="none", **sizes)
+    resolved = roofsim.resolve(file, gpu=CARD, precision="bf16", optimizer="none", **sizes)
     return program_of(resolved).stages[0].graph
 
 
@@ -101,12 +105,12 @@ def heavy_flops(graph: OpGraph, phase: Phase) -> float:
     return float(graph.total(lambda op: op.flops() if op.phase is phase and op.group in HEAVY_KINDS else 0.0))
 
 
-def compared(name: str) -> Compared:
-    """Return what roofsim counts of a capture against PyTorch."""
-    row, graph = counts()[name], graph_of(name)
-    capture, _ = read_capture(file_of(name))
+def compared(name: str, file: Path | None = None) -> Compared:
+    """Return what roofsim counts of the kept capture, or of the one in `file`, against PyTorch."""
+    row, graph = counts()[name], graph_of(name, file)
+    capture, _ = read_capture(file or file_of(name))
     parameters = sum(tensor.numel * times for tensor, times in graph.parameters().items())
-    unread = _unread(name)
+    unread = _unread(capture)
     return Compared(
         name=name,
         ops=len(capture.ops),
@@ -122,9 +126,8 @@ def _ratio(counted: float, wanted: float) -> float:
     return counted / wanted if wanted else 1.0 if counted == 0.0 else float("inf")
 
 
-def _unread(name: str) -> int:
+def _unread(capture: Capture) -> int:
     """Return the parameters that no op of the program reads: heads that a loss does without."""
-    capture, _ = read_capture(file_of(name))
     read = {number for op in capture.ops for number in op.reads}
     read |= {tensor.base for tensor in capture.tensors if tensor.base is not None}
     total = 0

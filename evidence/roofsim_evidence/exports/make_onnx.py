@@ -219,8 +219,8 @@ def exported(net: Net, module: Any, given: Any, path: Path) -> None:
     )
 
 
-def made(name: str) -> dict[str, Any]:
-    """Export a network, write its file, and return its row."""
+def made(name: str, home: Path = HOME) -> dict[str, Any]:
+    """Export a network, write its file into a folder, and return its row."""
     net = NETS[name]
     torch.manual_seed(0)
     module = net.make().eval()
@@ -232,7 +232,7 @@ def made(name: str) -> dict[str, Any]:
         path = Path(folder) / "model.onnx"
         exported(net, module, given, path)
         model = stripped(onnx.load(str(path), load_external_data=False))
-    with (HOME / f"{name}.onnx.gz").open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+    with (home / f"{name}.onnx.gz").open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
         packed.write(model.SerializeToString(deterministic=True))
     parameters, flops = counted(module, given)
     maker = f"torch {torch.__version__}, opset {net.opset}, {'dynamo' if net.dynamo else 'TorchScript'}"

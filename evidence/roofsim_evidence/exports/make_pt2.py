@@ -14,12 +14,15 @@ import json
 import sys
 import warnings
 import zipfile
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from roofsim_evidence.exports.make_counts import HOME, written
 from roofsim_evidence.exports.make_onnx import NETS, counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Name -> the network of `make_onnx`, and whether its ops are core ATen or those of the training IR.
 EXPORTED: Final = {
@@ -51,8 +54,8 @@ def stripped(archive: io.BytesIO) -> bytes:
     return out.getvalue()
 
 
-def made(name: str) -> dict[str, Any]:
-    """Export a network, write its file, and return its row."""
+def made(name: str, home: Path = HOME) -> dict[str, Any]:
+    """Export a network, write its file into a folder, and return its row."""
     own, core = EXPORTED[name]
     net = NETS[own]
     module = net.make().eval()
@@ -63,7 +66,7 @@ def made(name: str) -> dict[str, Any]:
     exported = exported.run_decompositions() if core else exported
     archive = io.BytesIO()
     torch.export.save(exported, archive)
-    with (HOME / f"{name}.pt2.gz").open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+    with (home / f"{name}.pt2.gz").open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
         packed.write(stripped(archive))
     _, flops = counted(module, given)
     return {

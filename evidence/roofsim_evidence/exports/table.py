@@ -75,8 +75,13 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 @cache
 def file_of(file: str) -> Path:
     """Return an exported file, unpacked."""
-    path = Path(_folder().name) / file
-    path.write_bytes(gzip.decompress((measurements() / "exports" / f"{file}.gz").read_bytes()))
+    return unpacked(measurements() / "exports" / f"{file}.gz", Path(_folder().name))
+
+
+def unpacked(packed: Path, home: Path) -> Path:
+    """Unpack a compressed file into a folder, and return what it is there."""
+    path = home / packed.name.removesuffix(".gz")
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
     return path
 
 
@@ -88,10 +93,12 @@ def sizes_of(file: str) -> dict[str, Any]:
 
 
 @cache
-def compared(file: str) -> ComparedExport:
-    """Return what roofsim counts of an exported program against what was counted where it was made."""
+def compared(file: str, path: Path | None = None) -> ComparedExport:
+    """Return what roofsim counts of the kept program, or of the one in `path`, against what was counted where it was made."""
     row = counts()[file]
-    resolved = roofsim.resolve(file_of(file), gpu=CARD, precision="bf16", engine="pytorch-eager", **sizes_of(file))
+    resolved = roofsim.resolve(
+        path or file_of(file), gpu=CARD, precision="bf16", engine="pytorch-eager", **sizes_of(file)
+    )
     graph = program_of(resolved).stages[0].graph
     parameters = sum(tensor.numel * times for tensor, times in graph.parameters().items())
     return ComparedExport(

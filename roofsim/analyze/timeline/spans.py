@@ -18,7 +18,7 @@ HOST: Final = "host"
 #: What a rank waits for while nothing of its own runs.
 WAITS: Final = "waits"
 STREAMS: Final = (
-    COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "pipeline", "data", "replica",
+    COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "tables", "pipeline", "data", "replica",
     TO_HOST, FROM_HOST, HOST, WAITS,
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.cost.kernels.random_access import row_traffic
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer, HostUpdate
@@ -163,6 +164,8 @@ class HostPath:
         """Return the seconds of one copy."""
         size, to_host, store = op.message(), op.direction == "to_host", self.stores.get(op.place)
         some = where(size > 0.0, 1.0, 0.0)
+        if op.rows is not None:
+            size = op.rows * row_traffic(divide(size, op.rows), self.physics["memory_sector"])
         if store is not None:
             size = round_up(size, self.physics["storage_page"])
         rates = self.legs(op.place, to_host=to_host)

@@ -13,7 +13,7 @@ from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
-from roofsim.cost.kernels.random_access import Moves, gather_moves, narrowness, table_moves
+from roofsim.cost.kernels.random_access import Moves, gather_moves, narrowness, state_moves, table_moves
 from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
@@ -100,12 +100,12 @@ def _(op: Embedding, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     if op.backward and not op.sparse:
         return (context.light(op.flops(), traffic, kind, op.kernels()),)
-    rows, passes = table_moves(op, context.device), 2.0 if op.backward else 1.0
-    moved = traffic + (rows.moved - op.rows(op.inputs[0])) * passes
+    rows, states, passes = table_moves(op, context.device), state_moves(op, context.device), 2.0 if op.backward else 1.0
+    moved = traffic + (rows.moved + states.moved - op.rows(op.inputs[0]) - op.state_rows()) * passes
     work = context.light(op.flops(), moved, kind, op.kernels())
     if not (op.bags or op.sparse):
         return (work,)
-    asked = moved + (rows.asked - rows.moved) * passes
+    asked = moved + (rows.asked + states.asked - rows.moved - states.moved) * passes
     return (replace(work, load=Moves(moved, asked).load(work.load), at_random=True),)
 
 

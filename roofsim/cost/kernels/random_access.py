@@ -97,6 +97,15 @@ def table_moves(op: Embedding, device: Device) -> Moves:
     return Moves(missed(op.lookups, entries, _held(device, each), op.skew) * each, asked)
 
 
+def state_moves(op: Embedding, device: Device) -> Moves:
+    """Return the same of the optimizer state beside the rows, which a sparse update reads."""
+    state = op.state()
+    if state is None:
+        return Moves(0.0, 0.0)
+    asked = op.lookups * row_traffic(op.states * state.dtype.itemsize, device.constants.physics["memory_sector"])
+    return Moves(minimum(asked, state.bytes), asked)
+
+
 def _held(device: Device, row: Real) -> Real:
     """Return how many rows the cache holds."""
     return 0.0 * row if device.cache is None else device.cache / row

@@ -23,25 +23,28 @@ class HostTransfer(AbstractOp):
     place
         Where the other side lies: ``host``, or another place beyond the device.
     moved
-        The tensors that travel, as they arrive; outputs beside them are space that copies under way take.
+        The tensors that travel, as they arrive; outputs beside them are space that copies under way take. None: the outputs.
     part
         Share of them that travels: a rank that updates a shard sends that alone.
     last
         Whether it runs for the last micro batch of a step only.
+    rows
+        Rows at random places that the device reads one by one; None: whole tensors.
     """
 
     kind: ClassVar[Kind] = Kind.HOST_TRANSFER
 
     direction: str
     place: str
-    moved: tuple[Tensor, ...]
+    moved: tuple[Tensor, ...] = ()
     part: Real = 1.0
     last: bool = False
+    rows: Real | None = None
 
     def message(self) -> Real:
         """Bytes that travel."""
         total: Real = 0.0
-        for tensor in self.moved:
+        for tensor in self.moved or self.outputs:
             total = total + tensor.bytes
         return total * self.part
 

@@ -19,7 +19,8 @@ class Embedding(AbstractOp):
     Forward reads only the rows that the indices name; backward writes the whole dense gradient of the table, or, where
     updates are `sparse`, adds the gradients to the rows themselves at once (recommendation models: no gradient of the
     table's size, no optimizer step over it). `skew` says how rows repeat: their popularity falls with rank^-skew, 0: all are
-    alike, None: nobody states it. `bags`: by kernels of recommendation models, with many rows on their way at once.
+    alike, None: nobody states it. `bags`: by kernels of recommendation models, with many rows on their way at once. `states`:
+    columns of fp32 optimizer state per row that a sparse update reads and writes beside it; it is the last input of the update.
     """
 
     kind: ClassVar[Kind] = Kind.EMBEDDING
@@ -29,23 +30,36 @@ class Embedding(AbstractOp):
     sparse: bool = False
     bags: bool = False
     skew: Real | None = None
+    states: Real = 0.0
     backward: bool = False
 
     def rows(self, table: Tensor) -> Real:
         """Bytes of the rows that the indices name, each counted once per lookup."""
         return minimum(self.lookups * self.width * table.dtype.itemsize, table.bytes)
 
+    def state(self) -> Tensor | None:
+        """Return the optimizer state beside the table that a sparse update reads and writes, where there is one."""
+        return self.inputs[-1] if self.backward and self.sparse and len(self.outputs) > 1 else None
+
+    def state_rows(self) -> Real:
+        """Bytes of the optimizer state of the rows that the indices name."""
+        state = self.state()
+        return 0.0 if state is None else minimum(self.lookups * self.states * state.dtype.itemsize, state.bytes)
+
     def bytes_read(self) -> Real:
         if self.backward and not self.sparse:
             return AbstractOp.bytes_read(self)
         table, *others = self.inputs
-        rows = self.rows(table)
+        rows = self.rows(table) + self.state_rows()
         for tensor in others:
-            rows = rows + tensor.bytes
+            if tensor is not self.state():
+                rows = rows + tensor.bytes
         return rows
 
     def bytes_written(self) -> Real:
-        return self.rows(self.inputs[0]) if self.backward and self.sparse else AbstractOp.bytes_written(self)
+        if not (self.backward and self.sparse):
+            return AbstractOp.bytes_written(self)
+        return self.rows(self.inputs[0]) + self.state_rows()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -99,10 +99,23 @@ def _imported(file: str, capture: Capture, digest: str) -> Imported:
         "batches": list(batches),
         "source": f"captured by torch {capture.made_by.get('torch', '?')}",
         "parameters": capture.parameters,
+        "stacks": _stacks(capture),
     }
     if capture.counted_in != "samples":
         mapping["lengths"] = list(lengths)
     return Imported(mapping=mapping)
+
+
+def _stacks(capture: Capture) -> dict[str, int]:
+    """Return the lists of modules that a program goes through, and how many modules each has."""
+    counts: dict[str, int] = {}
+    for path in {op.module for op in capture.ops}:
+        parts = path.split(".")
+        for at, part in enumerate(parts):
+            if part.isdecimal() and len(part) < 9:
+                stack = ".".join(parts[:at])
+                counts[stack] = max(counts.get(stack, 0), int(part) + 1)
+    return {stack: count for stack, count in sorted(counts.items()) if stack and count > 1}
 
 
 def _contradictions(capture: Capture) -> Iterable[str]:

@@ -35,6 +35,10 @@ class ExportedFile(Protocol):
     def dtype(self) -> str:
         """The type of its numbers, in PyTorch's words."""
 
+    @property
+    def ranks(self) -> int:
+        """The ranks among which its program exchanges tensors; 1: it has no collectives."""
+
     def dims(self, fixed: Mapping[str, int]) -> Dims:
         """Return what its open dimensions stand for."""
 
@@ -65,6 +69,7 @@ def import_export(path: Path) -> Imported:
         "trains": False,
         "batches": list(dims.batches),
         "length_dims": list(dims.length),
+        "ranks": file.ranks,
     }
     if dims.counted_in != "samples":
         mapping["lengths"] = list(dims.lengths)

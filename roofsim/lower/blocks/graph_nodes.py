@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Gather
+from roofsim.graph.ops import Gather, HostTransfer
 from roofsim.graph.tensor import INT64, Tensor
+from roofsim.numeric import minimum
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -29,6 +30,42 @@ class Edges:
     def count(self) -> Real:
         """Edges of all graphs together."""
         return self.source.numel
+
+
+def sampled(seeds: Real, fanouts: tuple[Real, ...], nodes: Real, edges: Real) -> tuple[Real, Real]:
+    """Return the distinct nodes and the edges of a batch of seeds with their sampled neighbours, on average.
+
+    Every hop draws neighbours of the nodes that the one before reached first, all nodes being as likely: of T nodes, of which n are
+    known, m draws reach (T - n) (1 - (1 - 1/T)^m) new ones. No more are drawn than a node has.
+    """
+    known = frontier = minimum(seeds, nodes)
+    total: Real = 0.0
+    for fanout in fanouts:
+        drawn = frontier * minimum(fanout, edges / nodes)
+        frontier = (nodes - known) * (1.0 - (1.0 - 1.0 / nodes) ** drawn)
+        known, total = known + frontier, total + drawn
+    return known, total
+
+
+def rows_of_nodes(layers: Layers, wanted: Real, nodes: Real, width: Real, place: str) -> Tensor:
+    """Return the features ``[wanted, width]`` of sampled nodes, read row by row where those of all nodes lie."""
+    b = layers.b
+    out = b.tensor("node_features", wanted, width)
+    if place == "device":
+        indices = b.input("node_ids", wanted, dtype=INT64)
+        table = b.buffer("features", nodes, width)
+        b.emit(Gather, "fetch", inputs=(table, indices), outputs=(out,), rows=wanted)
+    else:
+        b.emit(
+            HostTransfer,
+            "fetch",
+            inputs=(),
+            outputs=(out,),
+            direction="from_host",
+            place=place,
+            rows=wanted,
+        )
+    return out
 
 
 def per_edge(layers: Layers, x: Tensor, nodes: Tensor, leaf: str) -> Tensor:

@@ -12,11 +12,12 @@ from roofsim.graph.tensor import AUTO, BF16, BOOL, FP8, FP16, FP32, INT8, INT32,
 from roofsim.numeric import Real, same
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from roofsim.graph.base import AbstractOp
     from roofsim.importers.captured.form import Capture, CapturedOp, CapturedSize
     from roofsim.lower.call import Call
+    from roofsim.lower.captured.splits import Split
     from roofsim.spec.model.captured import CapturedProgram
 
 #: Two to a byte; the scales of a block are tensors of their own.
@@ -49,10 +50,13 @@ _ROLES: Final = {"parameter": Role.PARAMETER, "buffer": Role.BUFFER, "input": Ro
 class CapturedGraph:
     """A captured program while its graph is built: rules ask it for tensors, and emit ops into it."""
 
-    def __init__(self, model: CapturedProgram, capture: Capture, call: Call) -> None:
+    def __init__(
+        self, model: CapturedProgram, capture: Capture, call: Call, splits: Mapping[int, Split] | None = None
+    ) -> None:
         self.model = model
         self.capture = capture
         self.call = call
+        self.splits: Mapping[int, Split] = splits or {}
         self.b = Builder()
         self.env: dict[int, Tensor] = {}
         self.op: CapturedOp = capture.ops[0]
@@ -102,8 +106,13 @@ class CapturedGraph:
         return total
 
     def shape(self, number: int) -> tuple[Real, ...]:
-        """Return the shape of a tensor."""
-        return tuple(self.size(each) for each in self.capture.tensors[number].shape)
+        """Return the shape of a tensor, or of a rank's share of it."""
+        sizes = [self.size(each) for each in self.capture.tensors[number].shape]
+        split = self.splits.get(number)
+        if split is not None:
+            whole = sizes[split.dim]
+            sizes[split.dim] = self.call.shares.of_tensor(whole) if split.rows else whole / self.call.shares.tensor
+        return tuple(sizes)
 
     def dtype(self, number: int) -> DType:
         """Return the type of a tensor: that of the scenario where it is the module's own."""

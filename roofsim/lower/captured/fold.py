@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from roofsim.importers.captured.form import Capture, CapturedOp
 
@@ -34,14 +34,18 @@ class Repeat:
         return self.start + self.period * self.count
 
 
-def repeats(capture: Capture, chosen: Sequence[int]) -> list[Repeat]:
-    """Return what repeats among the ops of a program that are chosen, in order; positions are those in `chosen`."""
-    return list(_Folder(capture, [capture.ops[at] for at in chosen]).within(0, len(chosen), 0))
+def repeats(capture: Capture, chosen: Sequence[int], splits: Mapping[int, Hashable] | None = None) -> list[Repeat]:
+    """Return what repeats among the ops of a program that are chosen, in order; positions are those in `chosen`.
+
+    `splits` says how ranks divide tensors: what repeats is divided alike.
+    """
+    return list(_Folder(capture, [capture.ops[at] for at in chosen], splits or {}).within(0, len(chosen), 0))
 
 
 class _Folder:
-    def __init__(self, capture: Capture, ops: Sequence[CapturedOp]) -> None:
+    def __init__(self, capture: Capture, ops: Sequence[CapturedOp], splits: Mapping[int, Hashable]) -> None:
         self.capture = capture
+        self.splits = splits
         self.ops = ops
         self.paths = [_levels(op.module) for op in ops]
         self.maker = {number: at for at, op in enumerate(ops) for number in op.makes}
@@ -112,15 +116,18 @@ class _Folder:
                     None if tensor.base is None else names.setdefault(tensor.base, self._outer(tensor.base, len(names)))
                 )
                 names[number] = ("made", at - start, place)
-                made.append((tensor.shape, tensor.dtype, base))
+                made.append((tensor.shape, tensor.dtype, base, self.splits.get(number)))
             given = tuple(sorted((key, repr(value)) for key, value in op.given.items()))
-            held = tuple(names[number] for number in op.holds if number in names)
+            # Of what is held only what the iteration made itself: what its caller hands on is held by that.
+            held = tuple(
+                names[number] for number in op.holds if self.maker.get(number, -1) >= start and number in names
+            )
             form.append((op.op, op.writes, given, reads, tuple(made), held))
         return tuple(form)
 
     def _outer(self, number: int, place: int) -> Hashable:
         tensor = self.capture.tensors[number]
-        return tensor.role, tensor.shape, tensor.dtype, tensor.trained, place
+        return tensor.role, tensor.shape, tensor.dtype, tensor.trained, place, self.splits.get(number)
 
     def _folded(self, name: str, start: int, period: int, count: int) -> Repeat | None:
         """Return a repetition of so many iterations, or the most of them that hand on what they read; None: fewer than two."""

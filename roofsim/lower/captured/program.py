@@ -13,8 +13,11 @@ from roofsim.importers.programs import program_of
 from roofsim.lower.captured import heavy
 from roofsim.lower.captured.context import CapturedGraph
 from roofsim.lower.captured.fold import Repeat, repeats
+from roofsim.lower.captured.parallelize import ParallelProgram, parallelized
 from roofsim.lower.captured.patterns import with_patterns
 from roofsim.lower.captured.rules import rule_of
+from roofsim.lower.shares import one
+from roofsim.numeric import ceil, same
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -36,85 +39,113 @@ def lower_captured(model: CapturedProgram, call: Call) -> OpGraph:
         loss, and for ops without a rule: which, how many, and on what lines.
     """
     capture = with_patterns(program_of(model), call)
-    return _Lowering(CapturedGraph(model, capture, call)).build()
+    chosen = _chosen(capture, model, call)
+    program = ParallelProgram(capture, {})
+    if not one(call.shares.tensor) and model.parallelize.tensor:
+        program, chosen = parallelized(capture, chosen, model.parallelize, model.name)
+    at = CapturedGraph(model, program.capture, call, program.splits)
+    _check_divided(at, program)
+    _check_rules(at, chosen)
+    return _Lowering(at, chosen).build()
+
+
+def _chosen(capture: Capture, model: CapturedProgram, call: Call) -> list[int]:
+    """Return the ops of the pass: up to the loss in training, what its outputs need otherwise."""
+    if call.trains:
+        if capture.loss is None:
+            raise SpecError(
+                Problem(
+                    f"{model.name} was captured without a loss: there is nothing to train on",
+                    path="workload.phase",
+                    hint="Ask for --phase forward, or capture the module with a step() that returns the loss.",
+                )
+            )
+        end = next(at for at, op in enumerate(capture.ops) if capture.loss in op.makes)
+        return list(range(end + 1))
+    if capture.loss is None or not capture.outputs:
+        return list(range(len(capture.ops)))
+    return _needed(capture, set(capture.outputs))
+
+
+def _needed(capture: Capture, wanted: set[int]) -> list[int]:
+    """Return the ops that some tensors need, what is written into their storage included."""
+    chosen = []
+    for at in reversed(range(len(capture.ops))):
+        op = capture.ops[at]
+        if not wanted.isdisjoint(op.makes):
+            chosen.append(at)
+            wanted.update(op.reads)
+            bases = (capture.tensors[number].base for number in op.makes)
+            wanted.update(base for base in bases if base is not None)
+    return chosen[::-1]
+
+
+def _check_divided(at: CapturedGraph, program: ParallelProgram) -> None:
+    """Raise for a size that the plan splits and the tensor group does not divide."""
+    ranks = at.call.shares.tensor
+    for (size, parts), where in program.divided.items():
+        each = at.size(size) / float(parts)
+        if not same(ceil(each / ranks) * ranks, each):
+            what = f"{parts} times {each / 1.0:g}" if parts > 1 else f"{each:g}"
+            raise SpecError(
+                Problem(
+                    f"{at.model.name}: tensor {ranks:g} does not divide {what}, which the plan splits in {where or 'the model'}",
+                    path="parallel.tensor",
+                    hint=f"Use a divisor of {each:g}, or leave the modules around it out of the plan.",
+                )
+            )
+
+
+def _check_rules(at: CapturedGraph, chosen: Sequence[int]) -> None:
+    """Raise for ops that no rule knows and nobody states the cost of."""
+    unknown: Counter[str] = Counter()
+    lines: dict[str, str] = {}
+    for place in chosen:
+        op = at.capture.ops[place]
+        if rule_of(op.op) is None and op.op not in at.model.costs:
+            unknown[op.op] += 1
+            lines.setdefault(op.op, op.line or op.module or "?")
+    if unknown:
+        listed = "; ".join(f"{name} ({times} times, {lines[name]})" for name, times in unknown.most_common(20))
+        first = next(iter(unknown))
+        raise SpecError(
+            Problem(
+                f"{at.model.name} has ops that roofsim has no rule for: {listed}",
+                path="model",
+                hint=f"State what a call of each takes, --cost {first}=FLOPS,BYTES (such as 2e9,3e6), or a plug-in's family.",
+                code="op-without-rule",
+            )
+        )
 
 
 @dataclass(frozen=True)
 class _Lowering:
     at: CapturedGraph
+    chosen: Sequence[int]
 
     @property
     def capture(self) -> Capture:
         return self.at.capture
 
     def build(self) -> OpGraph:
-        """Return the graph of the pass."""
-        chosen = self._chosen()
-        self._check_rules(chosen)
-        starts = {repeat.start: repeat for repeat in repeats(self.capture, chosen)}
-        at = 0
-        while at < len(chosen):
-            repeat = starts.get(at)
-            if repeat is None:
-                self._emit_op(chosen[at])
-                at += 1
-            else:
-                self._emit_block(repeat, chosen)
-                at = repeat.stop
+        """Return the graph of the pass; of a program of one rank among several, asked for as a whole, that of all of them."""
+        ranks = int(self.at.model.ranks) if one(self.at.call.shares.tensor) else 1
+        for _ in range(ranks):
+            self.at.env.clear()
+            self._emit_all()
         return self.at.b.graph()
 
-    # -- which ops run -------------------------------------------------------------------------------------------
-
-    def _chosen(self) -> list[int]:
-        """Return the ops of the pass: up to the loss in training, what its outputs need otherwise."""
-        capture = self.capture
-        if self.at.call.trains:
-            if capture.loss is None:
-                raise SpecError(
-                    Problem(
-                        f"{self.at.model.name} was captured without a loss: there is nothing to train on",
-                        path="workload.phase",
-                        hint="Ask for --phase forward, or capture the module with a step() that returns the loss.",
-                    )
-                )
-            end = next(at for at, op in enumerate(capture.ops) if capture.loss in op.makes)
-            return list(range(end + 1))
-        if capture.loss is None or not capture.outputs:
-            return list(range(len(capture.ops)))
-        return self._needed(set(capture.outputs))
-
-    def _needed(self, wanted: set[int]) -> list[int]:
-        """Return the ops that some tensors need, what is written into their storage included."""
-        chosen = []
-        for at in reversed(range(len(self.capture.ops))):
-            op = self.capture.ops[at]
-            if not wanted.isdisjoint(op.makes):
-                chosen.append(at)
-                wanted.update(op.reads)
-                bases = (self.capture.tensors[number].base for number in op.makes)
-                wanted.update(base for base in bases if base is not None)
-        return chosen[::-1]
-
-    def _check_rules(self, chosen: Sequence[int]) -> None:
-        """Raise for ops that no rule knows and nobody states the cost of."""
-        unknown: Counter[str] = Counter()
-        lines: dict[str, str] = {}
-        for at in chosen:
-            op = self.capture.ops[at]
-            if rule_of(op.op) is None and op.op not in self.at.model.costs:
-                unknown[op.op] += 1
-                lines.setdefault(op.op, op.line or op.module or "?")
-        if unknown:
-            listed = "; ".join(f"{name} ({times} times, {lines[name]})" for name, times in unknown.most_common(20))
-            first = next(iter(unknown))
-            raise SpecError(
-                Problem(
-                    f"{self.at.model.name} has ops that roofsim has no rule for: {listed}",
-                    path="model",
-                    hint=f"State what a call of each takes, --cost {first}=FLOPS,BYTES (such as 2e9,3e6), or a plug-in's family.",
-                    code="op-without-rule",
-                )
-            )
+    def _emit_all(self) -> None:
+        starts = {repeat.start: repeat for repeat in repeats(self.capture, self.chosen, self.at.splits)}
+        at = 0
+        while at < len(self.chosen):
+            repeat = starts.get(at)
+            if repeat is None:
+                self._emit_op(self.chosen[at])
+                at += 1
+            else:
+                self._emit_block(repeat, self.chosen)
+                at = repeat.stop
 
     # -- ops -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roofsim.lower.captured import heavy, light, moves
+from roofsim.lower.captured.exchange import rule_of_collective
 from roofsim.lower.captured.light import Pointwise
 
 if TYPE_CHECKING:
@@ -267,6 +268,6 @@ def rule_of(op: str) -> Callable[[CapturedGraph], None] | None:
     """
     space, _, name = op.partition(".")
     if space not in ("aten", "prims"):
-        return None
+        return rule_of_collective(op)
     rule: Callable[[CapturedGraph], None] | None = RULES.get(name) or RULES.get(name.rstrip("_"))
     return rule

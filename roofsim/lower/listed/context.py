@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import INT64
 from roofsim.lower.blocks.decoder_layers import DecoderLayers, LayerKind, SharedInputs
-from roofsim.lower.blocks.graph_nodes import Edges
-from roofsim.numeric import ceil, real, same
+from roofsim.lower.blocks.graph_nodes import Edges, rows_of_nodes, sampled
+from roofsim.numeric import any_above, ceil, real, same
 from roofsim.records import dataclass, field, replace
 from roofsim.spec.model.layers.amounts import worked_out
 from roofsim.spec.model.transformer import DecoderModel
@@ -66,9 +66,31 @@ class Context:
         """Return a number that decides structure."""
         return float(settled(self.size(amount)))
 
-    def count_graphs(self, batch: Real) -> None:
-        """Take the edges of the graphs of a batch in."""
-        self.edges = Edges.of(self.layers, batch * real(self.model.num_edges))
+    def nodes_of(self, batch: Real) -> Tensor:
+        """Take a batch in, of whole graphs or of nodes with sampled neighbours: its edges, and the features of its nodes.
+
+        Raises
+        ------
+        SpecError
+            When it has more such nodes than the graph.
+        """
+        model, width = self.model, self.size(self.model.in_features)
+        nodes, edges = real(model.num_nodes), real(model.num_edges)
+        if model.sampling is None:
+            self.edges = Edges.of(self.layers, batch * edges)
+            return self.layers.b.input("node_features", batch * nodes, width)
+        if any_above(batch, nodes):
+            raise SpecError(
+                Problem(
+                    f"a batch has more nodes than the graph, which has {model.num_nodes:,.0f}",
+                    path="workload.micro_batch_size",
+                    hint="A sample is a node whose neighbours are drawn; without model.sampling each is a whole graph.",
+                    code="seeds-of-graph",
+                )
+            )
+        wanted, drawn = sampled(batch, tuple(map(real, model.sampling.fanouts)), nodes, edges)
+        self.edges = Edges.of(self.layers, drawn)
+        return rows_of_nodes(self.layers, wanted, nodes, width, model.sampling.features)
 
     def wrong_size(self, why: str) -> SpecError:
         """Return the refusal of images (or volumes) whose sides the model's layers do not divide."""

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Convolution, Gather, Loss
+from roofsim.graph.ops import Convolution, Elementwise, Gather, Loss
 from roofsim.graph.tensor import AUTO, FP32, INT64
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.losses import cross_entropy
@@ -113,6 +113,16 @@ def activation(context: Context, block: Any, x: Tensor, _: Kept) -> Tensor:
     return layers.activation(x, function)
 
 
+def glu(context: Context, block: blocks.GluBlock, x: Tensor, _: Kept) -> Tensor:
+    """Multiply one half by the sigmoid of the other, in one kernel."""
+    b, axis = context.layers.b, 1 if block.channels or context.is_map(x) else -1
+    shape = list(x.shape)
+    shape[axis] = shape[axis] / 2.0
+    out = b.tensor("glu", *shape)
+    b.emit(Elementwise, "glu", inputs=(x,), outputs=(out,), function="glu")
+    return out
+
+
 def cast(context: Context, block: blocks.CastBlock, x: Tensor, _: Kept) -> Tensor:
     """Convert what enters."""
     return context.layers.cast(x, FP32 if block.to == "fp32" else AUTO)
@@ -195,12 +205,25 @@ def _loss(context: Context, function: str, x: Tensor) -> Tensor:
     layers = context.layers
     if function == "mse":
         return layers.mse_loss(x, layers.b.input("targets", *x.shape))
+    if function == "transducer":
+        return _transducer(context, x)
     if function == "binary_cross_entropy":
         return _each_element(context, x, function)
     classes = x.shape[1] if context.is_map(x) else x.shape[-1]
     positions = x.numel / classes
     flat = x if len(x.shape) == 2 else layers.view(x, "reshape", positions, classes)
     return cross_entropy(layers, flat, layers.labels(positions))
+
+
+def _transducer(context: Context, x: Tensor) -> Tensor:
+    """Sum over all paths: a pass over the logits, and sums forth and back of each pair, which the gradient reads (apex)."""
+    b, pairs = context.layers.b, x.shape[:-1]
+    with b.scope(Purpose.LOSS):
+        loss = b.tensor("loss", dtype=FP32)
+        sums = tuple(b.tensor(leaf, *pairs, dtype=FP32) for leaf in ("normalizers", "forth", "back"))
+        labels = context.layers.labels(x.shape[0])
+        b.emit(Loss, "transducer", inputs=(x, labels), outputs=(loss, *sums), function="transducer")
+        return loss
 
 
 def _each_element(context: Context, x: Tensor, function: str) -> Tensor:

@@ -92,8 +92,7 @@ class _Net:
         if model.inputs == "tokens" and call.phase == "decode":
             return b.input("input_ids", batch, 1.0, dtype=INT64)
         if model.inputs == "nodes":
-            context.count_graphs(batch)
-            return b.input("node_features", batch * real(model.num_nodes), context.size(model.in_features))
+            return context.nodes_of(batch)
         assert call.length is not None
         if model.inputs == "tokens":
             return b.input("input_ids", batch, call.length / call.shares.context, dtype=INT64)

@@ -10,6 +10,8 @@ from roofsim.lower.blocks.boxes import suppressed
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.relative_bias import indexed_bias
+from roofsim.lower.listed.windows import decomposed_bias, distance_bias
+from roofsim.numeric import same
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -60,10 +62,20 @@ def attend(context: Context, block: regions.AttendBlock, x: Tensor, _: Kept) -> 
     heads = Heads(heads=count, kv_heads=count, head_size=size, value_head_size=value, causal=False)
     parts = layers.split(x, count * size, count * size, count * value)
     q, k, v = (layers.view(part, "reshape", *x.shape[:2], count, part.shape[-1] / count) for part in parts)
-    if not block.fused:
-        engine = call.flavour.engine.changed(attention="unfused")
-        call = replace(call, flavour=replace(call.flavour, engine=engine))
     bias = None
     if block.relative_entries is not None:
         bias = indexed_bias(layers, x.shape[1], context.size(block.relative_entries), count)
+        bias = layers.copy(bias, "contiguous")
+    if block.relative_sides is not None:
+        rows, columns = map(context.size, block.relative_sides)
+        if not same(x.shape[1], rows * columns):
+            raise context.wrong_size(f"{x.shape[1]:,g} tokens are not {rows:,g} x {columns:,g}")
+        bias = decomposed_bias(layers, q, rows, columns)
+    if block.relative_distances:
+        q, bias = distance_bias(layers, q)
+    if not block.fused:
+        engine = call.flavour.engine.changed(attention="unfused")
+        call = replace(call, flavour=replace(call.flavour, engine=engine))
+        heads, k = replace(heads, scale=False), layers.pointwise("mul_scalar", k)
+    # A fused kernel reads what is added as its mask.
     return attention(layers, call, heads, q, k, v, bias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.numeric import product
+from roofsim.numeric import product, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -65,6 +65,24 @@ def unfold(context: Context, block: shapes.UnfoldBlock, x: Tensor, _: Kept) -> T
     """Show parts of each token as tokens of their own."""
     count = context.size(block.tokens)
     return context.layers.view(x, "reshape", x.shape[0], x.shape[1] * count, x.shape[2] / count)
+
+
+def by_row(context: Context, block: shapes.ByRowBlock, x: Tensor, _: Kept) -> Tensor:
+    """Write rows of maps as tokens."""
+    batch, channels, rows, columns = x.shape
+    stated = context.size(block.columns)
+    if not same(columns, stated):
+        raise context.wrong_size(f"its maps have {columns:,g} columns where by_row says {stated:,g}")
+    return context.layers.copy(x, "transpose", (batch, rows, channels * columns))
+
+
+def outer_sum(context: Context, block: shapes.OuterSumBlock, x: Tensor, kept: Kept) -> Tensor:
+    """Add all pairs of tokens of two sequences."""
+    layers, other = context.layers, kept[block.other]
+    batch, length, width = x.shape
+    own = layers.view(x, "reshape", batch, length, 1.0, width)
+    beside = layers.view(other, "reshape", batch, 1.0, other.shape[1], width)
+    return layers.view(layers.add(own, beside), "reshape", batch, length * other.shape[1], width)
 
 
 def flatten(context: Context, _: Any, x: Tensor, __: Kept) -> Tensor:

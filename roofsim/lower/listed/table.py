@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, regions, shapes, streams
+from roofsim.lower.listed import kernels, mixing, regions, shapes, streams, windows
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "batch_norm": BlockBuilder(kernels.batch_norm),
     "group_norm": BlockBuilder(kernels.group_norm),
     "activation": BlockBuilder(kernels.activation, own_scope=True),
+    "glu": BlockBuilder(kernels.glu, own_scope=True),
     "cast": BlockBuilder(kernels.cast, own_scope=True),
     "dropout": BlockBuilder(kernels.dropout, own_scope=True),
     "max_pool": BlockBuilder(kernels.max_pool, own_scope=True),
@@ -45,6 +46,8 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "flatten": BlockBuilder(shapes.flatten, own_scope=True),
     "fold": BlockBuilder(shapes.fold, own_scope=True),
     "unfold": BlockBuilder(shapes.unfold, own_scope=True),
+    "by_row": BlockBuilder(shapes.by_row, own_scope=True),
+    "outer_sum": BlockBuilder(shapes.outer_sum, own_scope=True),
     "mean": BlockBuilder(kernels.mean, own_scope=True),
     "last": BlockBuilder(kernels.last, own_scope=True),
     "embedding": BlockBuilder(mixing.embedding, own_scope=True),
@@ -67,6 +70,10 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "roi_align": BlockBuilder(regions.roi_align, own_scope=True),
     "suppress": BlockBuilder(regions.suppress, own_scope=True),
     "attend": BlockBuilder(regions.attend),
+    "windows": BlockBuilder(windows.windows, own_scope=True),
+    "join_windows": BlockBuilder(windows.join_windows, own_scope=True),
+    "masks": BlockBuilder(windows.masks, own_scope=True),
+    "drop_path": BlockBuilder(windows.drop_path, own_scope=True),
     "rnn": BlockBuilder(mixing.cells_of("rnn")),
     "gru": BlockBuilder(mixing.cells_of("gru")),
     "lstm": BlockBuilder(mixing.cells_of("lstm")),

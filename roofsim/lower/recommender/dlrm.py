@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Embedding, Gather, Loss, Matmul
-from roofsim.graph.tensor import FP32, INT8, INT64, Tensor
+from roofsim.graph.ops import Gather, Loss, Matmul
+from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
-from roofsim.numeric import Real, real
+from roofsim.lower.recommender.tables import Tables
+from roofsim.numeric import real
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def lower_dlrm(model: DlrmModel, call: Call) -> OpGraph:
     """Build one pass of a recommendation model over a batch of samples."""
     b = Builder()
-    _Dlrm(model, call, b, Layers(b, call.flavour)).build()
+    _Dlrm(model, call, b, Layers(b, call.flavour, call.shares)).build()
     return b.graph()
 
 
@@ -38,7 +39,7 @@ class _Dlrm:
         dense = b.input("dense_features", batch, model.num_dense_features)
         x = self._stack(dense, model.bottom_mlp, "bottom", last_active=True)
         with b.repeat("tables", 1.0):
-            embedded = [self._lookup(index, real(rows)) for index, rows in enumerate(model.table_rows)]
+            embedded = Tables(model, self.call, self.layers).look_up()
         mixed = self._interact(x, embedded) if model.interaction == "dot" else self._cross(x, embedded)
         logits = self._stack(mixed, model.top_mlp, "top", last_active=False)
         return self._loss(logits) if self.call.trains else self.layers.pointwise("sigmoid", logits)
@@ -52,33 +53,10 @@ class _Dlrm:
                     x = layers.pointwise("relu", x)
         return x
 
-    def _lookup(self, index: int, rows: Real) -> Tensor:
-        """Sum the rows of a table that a sample names (one, unless it has several values)."""
-        model, b, batch = self.model, self.b, self.call.batch
-        lookups = batch * real(model.lookups(index))
-        narrow = {"dtype": INT8} if model.table_format == "int8" and not self.call.trains else {}
-        with b.scope(f"table{index}"):
-            table = b.parameter("weight", rows, model.embedding_dim, trained=not model.sparse_updates, **narrow)
-            indices = b.input(b.name("indices"), lookups, dtype=INT64)
-            offsets = b.input(b.name("offsets"), batch, dtype=INT64)
-            out = b.tensor("out", batch, model.embedding_dim)
-            b.emit(
-                Embedding,
-                "lookup",
-                inputs=(table, indices, offsets),
-                outputs=(out,),
-                lookups=lookups,
-                width=model.embedding_dim,
-                sparse=model.sparse_updates,
-                bags=True,
-                skew=None if model.table_skew is None else real(model.table_skew),
-            )
-            return out
-
     def _interact(self, x: Tensor, embedded: list[Tensor]) -> Tensor:
         """Return ``[batch, width + pairs]``: the dense vector, and the dot product of each pair of all vectors."""
         layers, b, batch, width = self.layers, self.b, self.call.batch, self.model.embedding_dim
-        vectors = float(len(embedded) + 1)
+        vectors = float(len(self.model.table_rows) + 1)
         pairs = vectors * (vectors - 1.0) / 2.0
         with b.scope("interaction"):
             joined = layers.view(layers.concat((x, *embedded), 1), "reshape", batch, vectors, width)

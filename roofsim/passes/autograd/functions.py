@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FROM_INPUT: Final = frozenset(
     {
         "gelu",
+        "glu",
         "hardswish",
         "hardsigmoid",
         "softplus",

@@ -13,7 +13,6 @@ from roofsim.graph.ops import (
     Copy,
     Dropout,
     Elementwise,
-    Embedding,
     ExtraKernels,
     Fused,
     Gather,
@@ -288,20 +287,6 @@ def _split_nll(op: Loss, tape: Tape) -> None:
     total = tape.pointwise("add", result, targets, tape.pointwise("exp", result, result))
     out = tape.pointwise("mul_scalar", result, total, tape.incoming(op), holds=(targets,))
     tape.give(logits, out)
-
-
-@backward.register
-def _(op: Embedding, tape: Tape) -> None:
-    table, *indices = op.inputs
-    rows = {"lookups": op.lookups, "width": op.width, "skew": op.skew, "backward": True}
-    if op.sparse:
-        updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
-        reads = (table, tape.incoming(op), *indices)
-        tape.emit(Embedding, "update", reads, (updated,), sparse=True, **rows)
-        return
-    out = tape.new(table)
-    tape.emit(Embedding, "gradient", (tape.incoming(op), *indices), (out,), **rows)
-    tape.give(table, out)
 
 
 @backward.register

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: The modules that register the rows of `backward`; they import this one, so they are loaded when a tape is made.
 ROWS: Final = (
     "roofsim.passes.autograd.rules",
+    "roofsim.passes.autograd.looked_up",
     "roofsim.passes.autograd.views",
     "roofsim.passes.autograd.recurrences",
     "roofsim.passes.autograd.stated",

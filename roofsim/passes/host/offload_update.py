@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import HostTransfer, HostUpdate, OptimizerUpdate
@@ -37,8 +37,8 @@ class OffloadUpdate:
         Where the state lies.
     gradients
         ``device``, or where gradients go as soon as a unit has them, in every micro batch; the host adds them up.
-    returns
-        Whether updated parameters travel to the device; those that lie on the host stay there.
+    parameters
+        ``device``, to which updated parameters travel, or where they lie and stay.
     micro_batches
         Micro batches of a step.
     """
@@ -49,7 +49,7 @@ class OffloadUpdate:
 
     place: str = "host"
     gradients: str = DEVICE
-    returns: bool = True
+    parameters: str = DEVICE
     micro_batches: Real = 1.0
 
     def __call__(self, graph: OpGraph) -> OpGraph:
@@ -120,29 +120,33 @@ class OffloadUpdate:
         state = [replace(t, place=self.place) for t in op.inputs]
         low = op.elements * stored.itemsize
         master = any(t.role is Role.MASTER_PARAMETER for t in state)
-        if not master and self.returns:
+        returns = self.parameters == DEVICE
+        if not master and returns:
             state.append(Tensor("host.parameters", (op.elements,), stored, Role.MASTER_PARAMETER, place=self.place))
         held = _total(t.bytes for t in state)
-        touched = held if master or self.returns else held + low
+        read, written = (0.0 * low, 0.0 * low) if returns and not master else (low * (not master), low)
         gradient = op.elements * width
-        disk, gradients_at = TIERS[self.place].storage, HOST if self.gradients == DEVICE else self.gradients
-        distant = 2.0 * held if _is_distant(self.place) else 0.0
+        gradients_at = HOST if self.gradients == DEVICE else self.gradients
+        parts = [
+            _Touched(self.place, held, held),
+            _Touched(gradients_at, gradient, 0.0 * gradient),
+            _Touched(HOST if returns else self.parameters, read, written),
+        ]
+        place = gradients_at if self.place == HOST else self.place
+        near = [part for part in parts if part.place == place or not _is_distant(part.place)]
         update = HostUpdate(
             name=f"host.{op.name}",
             phase=Phase.OPTIMIZER,
             inputs=tuple(state),
             method=op.method,
             elements=op.elements,
-            read=touched + gradient,
-            written=touched + (low if master else 0.0),
-            fetched=(held if disk else 0.0) + (gradient if TIERS[gradients_at].storage else 0.0),
-            stored=held if disk else 0.0,
-            distant=distant + (gradient if _is_distant(gradients_at) else 0.0),
-            place=gradients_at if self.place == HOST else self.place,
+            read=_total(part.read for part in near),
+            written=_total(part.written for part in near),
             flops_per_element=op.flops_per_element,
+            **_beyond(parts, place),
         )
-        if not self.returns:
-            return [update]
+        if not returns:
+            return [update, *_elsewhere(op, parts, update)]
         arrived = Tensor(f"{update.name}.parameters", (op.elements,), stored, Role.PARAMETER)
         back = HostTransfer(
             name=f"offload.updated.{op.name}",
@@ -152,6 +156,48 @@ class OffloadUpdate:
             phase=Phase.OPTIMIZER,
         )
         return [update, back]
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Bytes that an update reads and writes at a place."""
+
+    place: str
+    read: Real
+    written: Real
+
+
+def _beyond(parts: list[_Touched], place: str) -> dict[str, Any]:
+    """Return which of the bytes that an update touches lie at a place that is not host memory."""
+    there = [part for part in parts if part.place == place]
+    read, written = _total(part.read for part in there), _total(part.written for part in there)
+    disk, distant = TIERS[place].storage, _is_distant(place)
+    return {
+        "place": place,
+        "fetched": read if disk else 0.0,
+        "stored": written if disk else 0.0,
+        "distant": read + written if distant else 0.0,
+    }
+
+
+def _elsewhere(op: OptimizerUpdate, parts: list[_Touched], update: HostUpdate) -> Body:
+    """Return what an update moves of parameters that lie neither in host memory nor where the state does."""
+    own = parts[-1]
+    if own.place in (HOST, update.place):
+        return []
+    passes = 1.0 if _is_distant(own.place) else 0.0  # what storage gives is read in host memory, as all else is
+    return [
+        HostUpdate(
+            name=f"host.parameters.{op.name}",
+            phase=Phase.OPTIMIZER,
+            method="parameters",
+            elements=op.elements,
+            read=own.read * passes,
+            written=own.written * passes,
+            flops_per_element=0.0,
+            **_beyond([own], own.place),
+        )
+    ]
 
 
 def _is_distant(place: str) -> bool:

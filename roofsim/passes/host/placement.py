@@ -37,7 +37,7 @@ def offloaded(passes: list[Pass], offload: Offload, precision: Precision, num_mi
         update = OffloadUpdate(
             place=offload.optimizer_state,
             gradients=DEVICE if offload.gradients == "none" else offload.gradients,
-            returns=offload.parameters == "none",
+            parameters=DEVICE if offload.parameters_at == "none" else offload.parameters_at,
             micro_batches=num_micro_batches,
         )
         result = [*result, update]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.result import plain
+from roofsim.report import words
 from roofsim.report.html.blocks import CellTable, Code, Data, ReportPage, Section, filled, pointer
 from roofsim.report.printed import line_of, text_of
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 200
 _COLUMNS: Final = 12
+#: Column -> how its numbers are written, where that is not as their size says.
+_WRITERS: Final = {"share": (words.percent,)}
 
 
 def page(answer: Any, asked: AskedReport) -> ReportPage:
@@ -40,6 +43,9 @@ def rows_table(data: Data, at: tuple[Any, ...] = ("answer", "rows")) -> CellTabl
     if not isinstance(rows, list) or not rows or not isinstance(rows[0], dict):
         return None
     names = [name for name in rows[0] if not isinstance(rows[0][name], dict | list)][:_COLUMNS]
-    cells = [tuple(data.shown(pointer(*at, place, name)) for name in names) for place in range(min(len(rows), _ROWS))]
+    cells = [
+        tuple(data.shown(pointer(*at, place, name), *_WRITERS.get(name, ())) for name in names)
+        for place in range(min(len(rows), _ROWS))
+    ]
     numeric = tuple(isinstance(rows[0][name], int | float) for name in names)
     return CellTable(heads=tuple(name.replace("_", " ") for name in names), rows=tuple(cells), numeric=numeric)

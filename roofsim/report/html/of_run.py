@@ -71,10 +71,15 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
 
 def evaluation_of(result: Result) -> Evaluation:
     """Return what a result is made of, made again of its scenario, with its memory over time."""
+    return evaluation_of_scenario(result.scenario)
+
+
+def evaluation_of_scenario(scenario: dict[str, Any]) -> Evaluation:
+    """Return what a scenario is made of, with its memory over time."""
     from roofsim.api import resolve
     from roofsim.evaluate import evaluate
 
-    return evaluate(resolve(result.scenario), with_curve=True)
+    return evaluate(resolve(scenario), with_curve=True)
 
 
 # -- the answer -----------------------------------------------------------------------------------------------------

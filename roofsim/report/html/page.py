@@ -34,6 +34,8 @@ _PAGES: Final = {
     "Advised": "of_advise",
     "Check": "of_check",
     "Explanation": "of_explain",
+    "MemoryLedger": "of_memory",
+    "MemoryView": "of_memory",
 }
 _GENERIC: Final = "of_any"
 

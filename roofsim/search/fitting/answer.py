@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.host import host_notes, off_device_of
 from roofsim.analyze.printed import Printed
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.evaluate import unpriced_of
 from roofsim.records import dataclass, field
 from roofsim.search.fitting.bench import Workbench, takes_share
 from roofsim.search.fitting.changes import Remedies, remedies
@@ -16,6 +18,8 @@ from roofsim.search.fitting.state import State, state_of
 from roofsim.spec import usual
 from roofsim.spec.model.sized import Sized, sized
 from roofsim.spec.scenario.document import with_override
+from roofsim.spec.scenario.offload import TIERS
+from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +163,18 @@ def _fewest(bench: Workbench, given: dict[str, Any], shape: Sized | None) -> Fit
 
 
 def _notes(bench: Workbench, key: str) -> tuple[str, ...]:
-    return (*_server_notes(bench), *_search_notes(bench, key))
+    return (*_server_notes(bench), *_off_device(bench), *_search_notes(bench, key))
+
+
+def _off_device(bench: Workbench) -> tuple[str, ...]:
+    """Say what of the state is counted elsewhere, and whether the places there hold it."""
+    resolved = bench.resolved({})
+    moved = places(resolved.parallel.offload)
+    if not moved:
+        return ()
+    said = ", ".join(f"{part.replace('_', ' ')} {TIERS[place].words}" for part, place in moved.items())
+    unpriced = unpriced_of(resolved)
+    return (f"not counted on the device: {said}", *host_notes(unpriced, off_device_of(unpriced)))
 
 
 def _server_notes(bench: Workbench) -> tuple[str, ...]:

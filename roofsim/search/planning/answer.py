@@ -38,6 +38,8 @@ class Planned:
         80 % interval of what it has of the objective over what the best has; None of the best itself, and where it is not known.
     regret
         By how much it may be behind another of the best, as a share, at the end of the interval; None where nobody asked.
+    notes
+        What a reader must know of one that keeps state off the device: whether the places hold it.
     """
 
     id: int
@@ -54,6 +56,7 @@ class Planned:
     why: str = ""
     ratio: tuple[float, float] | None = None
     regret: float | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -70,6 +73,7 @@ class Planned:
             "ratio_to_best_interval": None if self.ratio is None else list(self.ratio),
             **({} if self.regret is None else {"regret": self.regret}),
             **({"figures": dict(self.figures)} if self.figures else {}),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
 

@@ -91,9 +91,9 @@ def read_gpus(given: int | str | Iterable[int], place: Place) -> tuple[int, ...]
         doubled = ",".join(f"{part}:x2" if _RANGE.fullmatch(part) else part for part in given.split(","))
         values = read_written_axes([f"hardware.gpus={doubled}"], place.source)["hardware.gpus"]
     else:
-        values = [given] if isinstance(given, int) else list(given)
+        values = [given] if isinstance(given, int | float) else list(given)
     for value in values:
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
         if not whole or not 1 <= value <= MOST_GPUS:
             hint = "For example 512, 64,128,256 or 64..4096 (doubling)."
             raise SpecError(

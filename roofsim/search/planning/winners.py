@@ -86,6 +86,7 @@ def _planned(plain: Planned, own: Rival, best: Rival) -> Planned:
         time=parts,
         why="" if own is best else why(parts, parts_of(first.time, first.waits), step, least),
         ratio=None if own is best else ratio_to(own, best),
+        notes=tuple(result.warnings) if result.memory.off_device else (),
     )
 
 

@@ -37,7 +37,7 @@ WITHOUT_FACTS: Final = {
     ),
     "maxtext": (
         "leaves kernels and their overlap to XLA, whose choices on GPUs nobody has measured here",
-        "megatron-core and torchtitan run the same models; state what differs with engine_facts.",
+        "Give the text of its step (jax.jit(f).lower(...).as_text()): engine jax runs it. torchtitan runs the same models.",
     ),
     "colossalai": (
         "is assembled from plugins that each run other kernels",
@@ -45,6 +45,14 @@ WITHOUT_FACTS: Final = {
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
+    "axolotl": (
+        "sets up trainings of transformers, whose kernels its configuration chooses",
+        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    ),
+    "llama-factory": (
+        "sets up trainings of transformers, whose kernels its configuration chooses",
+        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    ),
 }
 _SPELLINGS: Final = {
     "mlx-lm": "mlx",
@@ -52,11 +60,11 @@ _SPELLINGS: Final = {
     "exl3": "exllamav3",
     "exllama3": "exllamav3",
     "kt": "ktransformers",
-    "jax": "maxtext",
     "jax-maxtext": "maxtext",
     "colossal-ai": "colossalai",
     "liger-kernel": "liger",
     "openvino-genai": "openvino",
+    "llamafactory": "llama-factory",
 }
 
 

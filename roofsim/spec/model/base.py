@@ -55,6 +55,8 @@ class ModelSpec(Strict):
     splits_tensor: ClassVar[bool] = False
     #: Whether its lowering splits the tokens of a sequence over ranks (context, sequence: true).
     splits_sequence: ClassVar[bool] = False
+    #: Whether its lowering deals embedding tables out over ranks (parallel.tables).
+    deals_tables: ClassVar[bool] = False
     #: Whether its attention may stay inside samples that are packed into one sequence.
     packs_samples: ClassVar[bool] = False
     #: Whether its layers are one stack, each handing one tensor to the next: what a pipeline can cut.
@@ -86,6 +88,14 @@ class ModelSpec(Strict):
         """Say what of this model a degree of a layout (tensor, context, pipeline) does not split; empty: its family."""
         del degree
         return ""
+
+    def usual_engine(self) -> str | None:
+        """Return the engine that runs the model where nobody states one; None: the usual one."""
+        return None
+
+    def stage_layers(self) -> tuple[int, ...] | None:
+        """Return the layers of each pipeline stage, where the model itself says where it is cut."""
+        return None
 
     def layers_alike(self) -> Any:
         """Return how many of its layers are as that of `one_layer`; None where a model of one layer does not stand for it."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, ModelSpec, Size
+from roofsim.spec.model.traits import Traits
 
 
 class DlrmModel(ModelSpec):
@@ -17,6 +18,8 @@ class DlrmModel(ModelSpec):
     structural: ClassVar[frozenset[str]] = frozenset({"cross_layers"})
 
     sample_unit: ClassVar[str] = "samples"
+
+    deals_tables: ClassVar[bool] = True
 
     family: Literal["dlrm"] = "dlrm"
     table_rows: tuple[Size, ...] = Field(min_length=1, description="Rows of each embedding table.")
@@ -48,6 +51,12 @@ class DlrmModel(ModelSpec):
         description="Rows are updated where they are looked up; else tables have dense gradients and states.",
     )
 
+    table_optimizer: Literal["sgd", "rowwise-adagrad", "adagrad"] = Field(
+        default="sgd",
+        description="How rows are updated where they are looked up: sgd without state; rowwise-adagrad: an fp32 number per row; "
+        "adagrad: one for each element.",
+    )
+
     def lookups(self, table: int) -> Any:
         """Return the rows of a table that a sample names, by the table's place."""
         each = self.lookups_per_table
@@ -56,13 +65,21 @@ class DlrmModel(ModelSpec):
     def training_defaults(self) -> dict[str, str]:
         """Return what training assumes of this model where nobody states it."""
         said = "rows of the tables change by their gradients alone (SGD), without optimizer state"
-        return {"sparse_updates": said} if self.sparse_updates else {}
+        return {"sparse_updates": said} if self.sparse_updates and self.table_optimizer == "sgd" else {}
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return Traits(table_width=self.embedding_dim, sparse_tables=self.sparse_updates)
 
     @model_validator(mode="after")
     def _check_widths(self) -> Self:
         if not self.bottom_mlp or self.bottom_mlp[-1] != self.embedding_dim:
             raise ValueError(
                 f"bottom_mlp must end in embedding_dim {self.embedding_dim}: its result interacts with the embeddings"
+            )
+        if self.table_optimizer != "sgd" and not self.sparse_updates:
+            raise ValueError(
+                "table_optimizer goes with sparse_updates: true; else workload.optimizer updates the tables"
             )
         if not self.top_mlp or self.top_mlp[-1] != 1:
             raise ValueError("top_mlp must end in 1, the click probability")

@@ -45,6 +45,10 @@ class Traits:
         Whether states pass through a sequence from its first token on, so that ranks cannot share it.
     experts, experts_per_token, expert_width
         Experts of a layer (0: none), those that a token visits, and the intermediate size of one.
+    table_width
+        Columns of an embedding table that may be dealt out.
+    sparse_tables
+        Whether rows of such tables are updated where they are looked up.
     denoising_steps
         Passes of the denoiser that make an image.
     whole_pipeline
@@ -53,6 +57,8 @@ class Traits:
         Parameters that are loaded with it and whose work is not priced.
     idle_parameters
         Parameters that are loaded and never run, outside of its graphs.
+    program_ranks
+        Ranks of a tensor group that its program, which is that of one of them, exchanges tensors with; 1: none.
     decodes_images_wide
         Whether its decoder of images needs fp32 where the rest runs in fp16.
     """
@@ -75,10 +81,13 @@ class Traits:
     experts: Number = 0
     experts_per_token: Number = 1
     expert_width: Number | None = None
+    table_width: Number | None = None
+    sparse_tables: bool = False
     denoising_steps: Number | None = None
     whole_pipeline: str | None = None
     parameters_beside: Real = 0.0
     idle_parameters: Number = 0
+    program_ranks: Number = 1
     decodes_images_wide: bool = False
 
     @property

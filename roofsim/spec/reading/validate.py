@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
-from roofsim.schema.accept import UnsureError, accepted
+from roofsim.schema.accept import UnsureError, accepted, doubted
 from roofsim.schema.base import BaseModel, FieldInfo
 from roofsim.spec.reading.quantity import SI
 
@@ -39,8 +39,10 @@ def _checked(schema: type[M], document: Document, prefix: str, *, si: bool) -> M
         return accepted(schema, document.data, {SI: si})  # type: ignore[no-any-return]
     except UnsureError:
         pass
-    from pydantic import ValidationError
-
+    try:
+        from pydantic import ValidationError
+    except ImportError:  # in a browser that is offline
+        raise SpecError(_doubts(schema, document, prefix, si=si)) from None
     try:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
         return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
@@ -53,6 +55,26 @@ def _checked(schema: type[M], document: Document, prefix: str, *, si: bool) -> M
             Problem(f"expected plain numbers, texts, lists and mappings: {error}", document.place(()), prefix)
         ) from None
     raise SpecError(problems)
+
+
+def _doubts(schema: type[BaseModel], document: Document, prefix: str, *, si: bool) -> list[Problem]:
+    """Return where a document is wrong, as far as that can be said without `pydantic`, which knows what was expected."""
+    problems = []
+    for path, said in doubted(schema, document.data, {SI: si}).items():
+        dotted = ".".join(part for part in (prefix, *path) if part)
+        known, at = keys_at(schema, path[:-1]), document.data
+        for key in path[:-1]:
+            at = at[key]
+        place = document.place(path)
+        if path[-1] not in at:
+            problems.append(Problem("required key is missing", place, dotted))
+        elif path[-1] not in known:
+            problems.append(Problem(f"unknown key {path[-1]!r}", place, dotted, did_you_mean(path[-1], known)))
+        else:
+            problems.append(Problem(f"cannot be {_shown(at[path[-1]])}", place, dotted, said))
+    return problems or [
+        Problem("is not what was expected; pydantic, which says why, is not here", document.place(()), prefix)
+    ]
 
 
 def _merged(problems: list[Problem]) -> list[Problem]:

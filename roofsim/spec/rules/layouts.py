@@ -8,6 +8,7 @@ from roofsim.spec.model.registry import families_that
 from roofsim.spec.rules.experts import EXPERTS
 from roofsim.spec.rules.pipelines import PIPELINES
 from roofsim.spec.rules.rule import Rule, ScenarioCase
+from roofsim.spec.rules.tables import TABLES
 from roofsim.spec.scenario.layout import divisors
 
 if TYPE_CHECKING:
@@ -157,6 +158,15 @@ INFERENCE: Final[tuple[Rule[ScenarioCase], ...]] = (
 LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
     *INFERENCE,
     _not_split("tensor", _splits_tensor),
+    Rule(
+        "tensor-of-program",
+        "parallel.tensor",
+        lambda case: (case.traits.program_ranks > 1) & (case.point.tensor != case.traits.program_ranks),
+        lambda case: (
+            f"{case.model.name} is the program of one of {case.traits.program_ranks} ranks, which exchange tensors",
+            f"Run it on as many: --gpus {case.traits.program_ranks} --tensor {case.traits.program_ranks}.",
+        ),
+    ),
     _not_split("context", _splits_sequence),
     Rule(
         "sequence-of-family",
@@ -192,6 +202,7 @@ LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
         lambda case: (case.point.context > 1) & _uneven(_length(case), case.point.context),
         lambda case: does_not_divide("context", case.point.context, _length_key(case), _length(case)),
     ),
+    *TABLES,
     Rule("sequence-divides-length", "parallel.sequence", _tokens_not_even, _even_tokens),
     *EXPERTS,
     Rule(

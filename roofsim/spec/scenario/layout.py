@@ -57,6 +57,7 @@ class Layout:
             "context": self.tensor,
             "context_ring": self.tensor * self.context_heads,
             "statistics": self.tensor,
+            "tables": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "experts": self.expert * self.expert_tensor,
             "replica": self.tensor * self.shards,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from roofsim.records import dataclass
-from roofsim.schema.base import Field, model_validator
+from roofsim.schema.base import BeforeValidator, Field, model_validator
 from roofsim.spec.reading.spoken import NonNegative
 from roofsim.spec.strict import Strict
 
@@ -52,6 +52,24 @@ TIERS: Final = {
 HOST: Final = "host"
 
 Place = Literal["none", "host", "cxl", "nvme", "nvmeof"]
+
+
+def _pairs(value: Any) -> Any:
+    """Return the mapping that ``part=place,part=place`` says, as a command line writes it; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    if value == "none":
+        return {}
+    pairs = [pair.split("=") for pair in value.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            "say what goes where, for example optimizer_state=host or optimizer_state=host,activations=nvme"
+        )
+    return {part.strip().replace("-", "_"): place.strip() for part, place in pairs}
+
+
+#: Parts and places, as a mapping or as pairs with an equals sign.
+Pairs = BeforeValidator(_pairs)
 
 
 class OffloadShare(Strict):

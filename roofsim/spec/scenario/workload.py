@@ -13,7 +13,7 @@ from roofsim.spec.precision.roles import NAMES, PrecisionRoles
 from roofsim.spec.reading.quantity import Duration, Frequency, Power
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
-from roofsim.spec.scenario.offload import Offload
+from roofsim.spec.scenario.offload import Offload, Pairs
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
@@ -275,12 +275,18 @@ class Parallel(Strict):
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
         "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
-    offload: Offload = Field(
+    tables: Literal["copied", "table", "row", "column"] = Field(
+        default="copied",
+        description="How data-parallel ranks hold embedding tables that are updated row by row: each a copy; whole tables dealt "
+        "out; a block of rows of each; some columns of each.",
+    )
+    offload: Annotated[Offload, Pairs] = Field(
         default=Offload(),
-        description="Parts of the state that are kept on the host or in storage: {optimizer_state: host}.",
+        description="Parts of the state that are kept on the host, behind CXL or in storage: optimizer_state=host,activations=nvme "
+        "or {parameters: {host: 0.5}}. Places: host, cxl, nvme, nvmeof.",
     )
 
-    structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+    structural: ClassVar = ("schedule", "sequence", "sharding", "tables", "offload")
 
     @property
     def shards_fully(self) -> bool:

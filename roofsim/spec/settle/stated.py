@@ -49,7 +49,30 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
     return notes + _of_adapters(workload, document)
 
 
-def of_forward_only(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
+def as_model_says(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
+    """Take what a model decides where nobody says otherwise: its phase, its stages and its engine; raise `SpecError` as it must."""
+    scenario = _with_planned_stages(_of_forward_only(scenario, model, document), model)
+    return _with_own_engine(scenario, model, document)
+
+
+def _with_planned_stages(scenario: Scenario, model: ModelSpec | None) -> Scenario:
+    """Take the layers of each stage from the plan of a model's modules, where the scenario states none."""
+    planned = None if model is None else model.stage_layers()
+    parallel = scenario.parallel
+    if planned is None or parallel.stage_layers is not None or parallel.pipeline == 1:
+        return scenario
+    return scenario.model_copy(update={"parallel": parallel.model_copy(update={"stage_layers": planned})})
+
+
+def _with_own_engine(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
+    """Take the engine that a program was written for, where the scenario states none."""
+    own = None if model is None else model.usual_engine()
+    if own is None or document.states("workload", "engine"):
+        return scenario
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"engine": own})})
+
+
+def _of_forward_only(scenario: Scenario, model: ModelSpec | None, document: Document) -> Scenario:
     """Take the forward pass of a model that has no other, where nobody says what to run; raise `SpecError` where one trains it."""
     wrong = None if model is None else model.no_training()
     if wrong is None or scenario.workload.phase != "train":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
             wheels=wheels_in(asked.wheels),
             url=asked.pyodide_url,
             interpreter=asked.interpreter,
+            node=None if asked.no_memory else shutil.which("node"),
             docs=asked.docs,
         )
         write_site(laid, asked.out)
@@ -46,6 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--interpreter", metavar="PATH", help=f"a Python {pins().python}, to compile [default: one on the path]"
     )
+    parser.add_argument(
+        "--no-memory",
+        action="store_true",
+        help="let each visit start Python; else Node keeps the memory of one that has answered",
+    )
     parser.add_argument("--docs", metavar="HREF", help="link to the documentation, seen from the page")
     return parser
 
@@ -55,6 +62,8 @@ def _said(laid: Laid, out: Path) -> list[str]:
     lines = [f"{out}: {len(laid.files)} files, {size / 10**6:.1f} MB, version {laid.version}"]
     if not laid.compiled:
         lines.append(f"No Python {pins().python} to compile with: each visit compiles the package first.")
+    if not laid.kept:
+        lines.append("No memory of a Python that has answered is kept: each visit starts one, which takes seconds.")
     hosts = sorted({url.split("/")[2] for url in laid.elsewhere})
     if hosts:
         lines.append(f"Visitors fetch {len(laid.elsewhere)} files from {' and '.join(hosts)}, checked by their hashes.")

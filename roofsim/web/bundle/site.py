@@ -13,6 +13,7 @@ from roofsim.output import save_bytes
 from roofsim.records import dataclass
 from roofsim.web.ask import CATALOG, ask
 from roofsim.web.bundle.archive import archived, archived_wheel, compiler_of
+from roofsim.web.bundle.memory import kept_memory
 from roofsim.web.bundle.pins import Wheel, integrity, pins
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Laid:
         A hash of all of it.
     compiled
         Whether the archive holds byte code; without, Python compiles the package at every visit.
+    kept
+        Whether it holds the memory of a Python that has answered; without, Python starts and imports at every visit.
     elsewhere
         Addresses that the page fetches from other hosts.
     """
@@ -43,6 +46,7 @@ class Laid:
     files: Mapping[str, bytes]
     version: str
     compiled: bool
+    kept: bool
     elsewhere: tuple[str, ...]
 
 
@@ -52,6 +56,7 @@ def laid_out(
     wheels: Mapping[str, bytes],
     url: str | None = None,
     interpreter: str | None = None,
+    node: str | None = None,
     docs: str | None = None,
 ) -> Laid:
     """Return the files of the static page.
@@ -66,6 +71,9 @@ def laid_out(
         Where Pyodide's distribution is, in place of its publisher's; what is fetched there has to be the pinned files all the same.
     interpreter
         The Python that compiles (`compiler_of`).
+    node
+        The Node that keeps the memory of a Python that has answered (`kept_memory`), where Pyodide and the compiled packages of
+        the start are served beside the page; None: each visit starts Python.
     docs
         Where the documentation is, seen from the page; None: nowhere.
     """
@@ -80,8 +88,12 @@ def laid_out(
     }
     base = (url or pins().url).rstrip("/") + "/"
     manifest = _manifest(held, base, beside=core is not None)
-    page = _page(docs)
-    held |= {"bundle.json": _json(manifest), **page}
+    held |= _page(docs)
+    if node is not None and compiler is not None and not _fetched_at_the_start(manifest):
+        memory = kept_memory(node, {**held, "bundle.json": _json(manifest)})
+        held[name := _hashed("memory", memory.content, "gz")] = memory.content
+        manifest["snapshot"] = {"url": name, "libraries": list(memory.libraries), "table": memory.table}
+    held["bundle.json"] = _json(manifest)
     kept = [{"url": "./" if name == "index.html" else name} for name in sorted(held)]
     elsewhere = [*manifest["pyodide"]["fetched"], *manifest["wheels"]]
     kept += [_kept(each) for each in elsewhere if each["pinned"]]
@@ -92,8 +104,15 @@ def laid_out(
         files=dict(sorted(held.items())),
         version=version,
         compiled=compiler is not None,
+        kept="snapshot" in manifest,
         elsewhere=tuple(each["url"] for each in elsewhere if each["pinned"]),
     )
+
+
+def _fetched_at_the_start(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of other hosts that a first answer needs."""
+    files = [*manifest["pyodide"]["fetched"], *(wheel for wheel in manifest["wheels"] if wheel["when"] == "start")]
+    return [file["url"] for file in files if file["pinned"]]
 
 
 def write_site(laid: Laid, folder: Path) -> None:

@@ -174,7 +174,7 @@ function wrong(error, how) {
   by("welcome").hidden = true;
   box.replaceChildren(...[
     h("h2", {}, error.server ? "No answer" : "This cannot be answered"),
-    h("p", { class: "message" }, error.message),
+    ...told(error.message),
     !marked.length && near(error, takeNear(error)),
     h("p", { class: "buttons" }, error.server && h("button", { type: "button", onclick: () => ask({ fresh: true }) }, "Ask again"),
       marked.length > 0 && h("button", { type: "button", onclick: () => marked[0].focus() }, "Go to the field"),
@@ -185,6 +185,12 @@ function wrong(error, how) {
   by("fragment").classList.remove("moving");
   by("head").classList.remove("moving");
   if (how === "submit" && marked.length) marked[0].focus();
+}
+
+/** Return a message as it is shown: what it says, and below it the place in what was written, whose columns stay. */
+function told(message) {
+  const [first, ...place] = message.split("\n");
+  return [h("p", { class: "message" }, first), place.length > 0 && h("pre", { class: "message", tabindex: "0", "aria-label": "Where it is wrong" }, place.join("\n"))];
 }
 
 /** Return what takes a near match where no field shows the key: its place in the scenario. */

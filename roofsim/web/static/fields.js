@@ -78,6 +78,11 @@ export const FIELDS = [
   { group: "layout", path: ["parallel", "sharding"], label: "Sharding", kind: "choice", when: during(...TRAINS), choices: words("parallel", "sharding") },
   { group: "layout", path: ["parallel", "schedule"], label: "Schedule", kind: "choice", when: both(during(...TRAINS), (question) => Number(((question.scenario.parallel || {}).pipeline) || 1) !== 1), choices: words("parallel", "schedule") },
 
+  { group: "job", option: "tokens", label: "Tokens in all", kind: "text", when: asked("run"), hint: "15T" },
+  { group: "job", option: "samples", label: "Or samples", kind: "text", when: asked("run"), hint: "1.2M images or sequences" },
+  { group: "job", option: "epochs", label: "Epochs of samples", kind: "text", when: asked("run"), hint: "3" },
+  { group: "job", path: ["hardware", "override", "gpu.price.hourly"], label: "Price of a card", kind: "text", hint: "2.50 USD/h" },
+
   { group: "more", path: ["workload", "optimizer"], label: "Optimizer", kind: "choice", when: during(...TRAINS), choices: words("workload", "optimizer") },
   { group: "more", path: ["workload", "recompute"], label: "Recompute", kind: "choice", when: during(...TRAINS), choices: words("workload", "recompute") },
   { group: "more", path: ["workload", "attention"], label: "Attention", kind: "choice", choices: words("workload", "attention"), standardText: "The engine's own" },
@@ -92,6 +97,7 @@ export const GROUPS = [
   { name: "work", title: "Work" },
   { name: "hardware", title: "Hardware" },
   { name: "layout", title: "Layout over GPUs", folded: true },
+  { name: "job", title: "The whole job, and prices", folded: true },
   { name: "more", title: "More", folded: true },
 ];
 

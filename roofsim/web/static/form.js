@@ -207,7 +207,7 @@ export function form({ catalog, change, readText }) {
       if (held === null || typeof held !== "object" || Array.isArray(held)) { found.push([[section], held]); continue; }
       for (const [key, value] of Object.entries(held)) {
         if (covered.has(`${section}.${key}`)) continue;
-        if (key === "override" && value !== null && typeof value === "object") found.push(...Object.entries(value).map(([name, one]) => [[section, key, name], one]));
+        if (key === "override" && value !== null && typeof value === "object") found.push(...Object.entries(value).filter(([name]) => !covered.has(`${section}.${key}.${name}`)).map(([name, one]) => [[section, key, name], one]));
         else found.push([[section, key], value]);
       }
     }
@@ -229,7 +229,7 @@ export function form({ catalog, change, readText }) {
   function mark(error) {
     clear();
     // Where no key is stated, the message begins with what it is about: `gpus: unknown gpu 'h101'`.
-    const named = String(error.key || (/^([\w.-]+): /.exec(error.message) || [])[1] || "");
+    const named = String((error.option && `options.${error.option}`) || error.key || (/^([\w.-]+): /.exec(error.message) || [])[1] || "");
     const quoted = (/'([^']+)'/.exec(error.message) || [])[1];
     const short = named.replace(/^--/, "").replaceAll("-", "_").replace(/^options\./, "");
     const fits = [(each) => keyOf(each.field) === named, (each) => each.field.option === short, (each) => short && each.field.path && each.field.path.at(-1) === short,
@@ -243,7 +243,7 @@ export function form({ catalog, change, readText }) {
     found.input.setAttribute("aria-invalid", "true");
     found.input.setAttribute("aria-describedby", [found.described, found.error.id].filter(Boolean).join(" "));
     found.error.hidden = false;
-    found.error.replaceChildren(h("p", {}, error.message), near(error, (value) => {
+    found.error.replaceChildren(h("p", {}, error.message.split("\n")[0]), near(error, (value) => {
       if (found.field.option === "gpus" && found.field.kind === "cards") {
         const wrong = String(error.found ?? quoted ?? "").replace(/^'|'$/g, "");
         const list = [question.options.gpus ?? []].flat().map(String);

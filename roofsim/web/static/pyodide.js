@@ -16,6 +16,8 @@ let number = 0;
 /** What is asked, in order: {id, verb, request, resolve, gone}. */
 let asked = [];
 let overdue = 0;
+/** Whether Python is started from nothing: what was kept of one that had answered does not run in this browser. */
+let bare = false;
 /** Seconds of each part of the start, for who wants to know. */
 export let parts = null;
 
@@ -36,7 +38,8 @@ function heard({ data }) {
   else if (data.ready) {
     parts = data.ready;
     told("");
-  } else if (data.failed) stop(`Python does not start here: ${data.failed}. Reload the page to try again.`);
+  } else if (data.bare) again(data.bare);
+  else if (data.failed) stop(`Python does not start here: ${data.failed}. Reload the page to try again.`);
   else if (data.id) {
     told("");
     settle(data.id, JSON.parse(data.answer));
@@ -50,6 +53,22 @@ function stop(message) {
   for (const one of asked.splice(0)) if (!one.gone) one.resolve(failed(message));
 }
 
+/** Start Python anew, from nothing, and ask again what it had been asked; one that has broken so gets an answer that says so. */
+function again(reason) {
+  worker?.terminate();
+  worker = null;
+  const first = asked[0];
+  if (first) first.sent = false;
+  if (bare && first) settle(first.id, failed(`${reason}. Ask again: Python starts anew.`));
+  else if (first) {
+    bare = true;
+    next();
+  } else {
+    bare = true;
+    started();
+  }
+}
+
 function started() {
   if (worker) return worker;
   const mine = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
@@ -57,7 +76,7 @@ function started() {
   mine.onmessage = (event) => { if (worker === mine) heard(event); };
   mine.onerror = (event) => { if (worker === mine) stop(`Python stopped: ${event.message || "its worker cannot be loaded"}. Reload the page to try again.`); };
   manifest.then(
-    (read) => mine.postMessage({ start: read, base: base.href }),
+    (read) => mine.postMessage({ start: bare ? { ...read, snapshot: null } : read, base: base.href }),
     (error) => { if (worker === mine) stop(`Python does not start here: ${error.message}. Reload the page to try again.`); },
   );
   return mine;
@@ -71,7 +90,8 @@ function next() {
   if (!first) return;
   if (!first.sent) {
     first.sent = true;
-    started().postMessage({ id: first.id, verb: first.verb, request: first.request });
+    const mine = started();
+    manifest.then(() => mine.postMessage({ id: first.id, verb: first.verb, request: first.request }), () => {}); // once it has been told to start
   } else if (first.gone && asked.length > 1) {
     overdue = setTimeout(() => {
       asked.shift();

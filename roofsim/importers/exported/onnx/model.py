@@ -33,6 +33,7 @@ class OnnxFile:
     model: Any
     opsets: dict[str, int]
     dtype: str
+    ranks: int = 1
 
     def dims(self, fixed: Mapping[str, int]) -> Dims:
         """Return what its open dimensions stand for."""

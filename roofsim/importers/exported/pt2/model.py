@@ -58,6 +58,7 @@ class Pt2File:
     source: str
     program: dict[str, Any]
     dtype: str
+    ranks: int = 1
 
     @property
     def graph(self) -> dict[str, Any]:

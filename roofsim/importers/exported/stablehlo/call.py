@@ -39,11 +39,15 @@ TYPES: Final = {
 
 @dataclass(eq=False)
 class HloValue:
-    """A value: its type, the number of its tensor, and the number that it has in every place, where that is known."""
+    """A value: its type, the number of its tensor, and the number that it has in every place, where that is known.
+
+    `share`: whether it is what one rank has of it, where the text has the whole.
+    """
 
     type: TensorType
     number: int | None = None
     constant: float | None = None
+    share: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,10 @@ class HloCall:
     def write(self, name: str, reads: Sequence[int], makes: Sequence[int], **given: Any) -> None:
         """Write down an op of PyTorch by its short name."""
         self.tape.op(f"aten.{name}", reads, makes, **given)
+
+    def write_collective(self, name: str, reads: Sequence[int], makes: Sequence[int], **given: Any) -> None:
+        """Write down a collective by PyTorch's short name."""
+        self.tape.op(f"_c10d_functional.{name}", reads, makes, **given)
 
     def own(self, name: str) -> None:
         """Write down an op under its own name, which lowering refuses or prices as stated."""

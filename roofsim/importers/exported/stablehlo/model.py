@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.importers.captured.form import SCHEMA
 from roofsim.importers.exported.dims import Dims
 from roofsim.importers.exported.stablehlo.call import TYPES, HloCall, HloValue
-from roofsim.importers.exported.stablehlo.rules import RULES
-from roofsim.importers.exported.stablehlo.syntax import AGAIN, Function, HloText, Statement, TensorType
+from roofsim.importers.exported.stablehlo.rules import GROUPS, RULES
+from roofsim.importers.exported.stablehlo.syntax import AGAIN, MANUAL, Function, HloText, Statement, TensorType
 from roofsim.importers.exported.tape import MOST_ELEMENTS, OWN, ExportTape, fail, parameters_of, shown, together
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 #: The largest text that is read; constants are written out in it.
@@ -26,7 +26,7 @@ MOST_OPS: Final = 100_000
 #: Calls in calls.
 _DEEPEST: Final = 100
 _CONSTANT: Final = re.compile(r"dense<(-?[\d.]+(?:[eE][+-]?\d+)?|true|false|0x[0-9A-Fa-f]+)>")
-_RETURNS: Final = ("return", "func.return", "stablehlo.return")
+_RETURNS: Final = ("return", "func.return", "stablehlo.return", "sdy.return")
 _CALLS: Final = ("call", "func.call")
 
 
@@ -37,6 +37,11 @@ class HloFile:
     source: str
     functions: dict[str, Function]
     dtype: str
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of the largest group of a collective; 1: there is none."""
+        return max((_group(each) for function in self.functions.values() for each in _all(function.body)), default=1)
 
     def dims(self, fixed: Mapping[str, int]) -> Dims:
         """Return that nothing is open: a program is lowered for one shape, and one call of it is one sample."""
@@ -132,6 +137,15 @@ class _HloWalk:
         if statement.op in _CALLS:
             self._bind(statement, self._called(statement, inputs, depth), env)
             return
+        if statement.op == MANUAL:
+            self._bind(statement, self._on_ranks(statement, env, depth), env)
+            return
+        if any(value.share for value in inputs):
+            fail(
+                self.file.source,
+                f"line {statement.line}: {shown(statement.op)} runs on what the ranks of a mesh have each a share of",
+                "Put it inside of jax.shard_map: what the partitioner would make of it is not in the text.",
+            )
         if statement.op == "stablehlo.while":
             self._bind(statement, self._loop(statement, env, depth), env)
             return
@@ -188,6 +202,22 @@ class _HloWalk:
         env = {name: value for (name, _, _), value in zip(function.arguments, inputs, strict=True)}
         return self._body(function.body, env, depth + 1)
 
+    def _on_ranks(self, statement: Statement, env: dict[str, HloValue], depth: int) -> list[HloValue]:
+        """Write down what one rank runs; it holds its share of what the program is given."""
+        inner = dict(env)
+        for (name, operand), kind in zip(statement.arguments, statement.shares, strict=True):
+            whole = self._value(operand, env, statement)
+            inner[name] = HloValue(kind, whole.number, whole.constant)
+            if whole.number is not None and kind.shape != whole.type.shape:
+                if self.tape.tensors[whole.number].get("role") not in ("parameter", "input"):
+                    fail(self.file.source, f"line {statement.line}: {shown(operand)} is split after it was made whole")
+                self.tape.tensors[whole.number]["shape"] = kind.shape
+        results = self._body(statement.regions[0], inner, depth + 1)
+        whole_types = statement.types[-len(results) :]
+        for value, kind in zip(results, whole_types, strict=False):
+            value.share = value.type.shape != kind.shape
+        return results
+
     def _loop(self, statement: Statement, env: dict[str, HloValue], depth: int) -> list[HloValue]:
         """Write a loop out, as often as it runs."""
         names = [name for name, _ in statement.arguments]
@@ -221,6 +251,20 @@ class _HloWalk:
                 code="depends-on-values",
             )
         return max(int(-((first - limit) // step)), 0)
+
+
+def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield statements with those of their regions."""
+    for statement in body:
+        yield statement
+        for region in statement.regions:
+            yield from _all(region)
+
+
+def _group(statement: Statement) -> int:
+    """Return the ranks of the groups of a collective; 1 of any other statement."""
+    match = GROUPS.search(statement.text)
+    return int(match[1]) if match else 1
 
 
 def _counter(statement: Statement) -> str:

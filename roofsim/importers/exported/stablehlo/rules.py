@@ -61,6 +61,16 @@ MOVES: Final = {"concatenate": "cat", "pad": "constant_pad_nd", "reverse": "flip
 FILLS: Final = {"iota": "arange", "rng": "rand", "rng_bit_generator": "rand"}
 #: What a reduction's function makes it.
 REDUCTIONS: Final = {"add": "sum", "multiply": "prod", "maximum": "amax", "minimum": "amin", "and": "all", "or": "any"}
+#: Where a collective says how many ranks each of its groups has.
+GROUPS: Final = re.compile(r"replica_groups = dense<[^>]*> : tensor<\d+x(\d+)xi64>")
+#: Collectives, by PyTorch's functional ones.
+COLLECTIVES: Final = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather_into_tensor",
+    "reduce_scatter": "reduce_scatter_tensor",
+    "all_to_all": "all_to_all_single",
+    "collective_permute": "permute_tensor",
+}
 #: Targets of custom calls that run nothing on the device, and those that are an op of their own.
 MARKS: Final = frozenset(
     {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement"}
@@ -209,6 +219,24 @@ def custom(call: HloCall) -> None:
         call.own(f"stablehlo.custom_call::{target}")
 
 
+def collective(call: HloCall, name: str) -> None:
+    """Write down a collective among the ranks of its groups, each operand by itself."""
+    text = call.statement.text
+    if name == "permute_tensor":
+        given: dict[str, Any] = {}
+    else:
+        stated = GROUPS.search(text)
+        if stated is None:
+            call.fail("has no replica_groups of one size")
+        if int(stated[1]) == 1:
+            view(call, "view")
+            return
+        given = {"group_size": int(stated[1])}
+    for at in range(len(call.inputs)):
+        source = call.read(at)
+        call.write_collective(name, [source], [call.make(source if name == "all_reduce" else None, at)], **given)
+
+
 Rule = Any
 
 
@@ -220,6 +248,7 @@ def _rules() -> dict[str, Rule]:
         (VIEWS, view),
         (MOVES, moved),
         (FILLS, fill),
+        (COLLECTIVES, collective),
     ]
     rules: dict[str, Rule] = {
         "dot_general": product,

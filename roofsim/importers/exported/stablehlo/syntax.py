@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 #: Lines of a text, and characters of one; long constants are hidden by the longest that is looked at.
 MOST_LINES: Final = 500_000
 _LONGEST_LINE: Final = 20_000
+#: What each rank of a mesh runs of a program, with the collectives among them (jax.shard_map).
+MANUAL: Final = "sdy.manual_computation"
 #: Regions in regions.
 _DEEPEST: Final = 50
 _NAME: Final = r"%[\w$.-]+(?:#\d+)?"
@@ -47,6 +49,7 @@ class Statement:
     line: int
     regions: list[list[Statement]] = field(default_factory=list)
     arguments: list[tuple[str, str]] = field(default_factory=list)
+    shares: list[TensorType] = field(default_factory=list)
 
 
 @dataclass
@@ -119,8 +122,11 @@ class HloText:
             self._fail(f"{line[:80]!r} is no statement")
         regions: list[list[Statement]] = []
         arguments: list[tuple[str, str]] = []
+        shares: list[TensorType] = []
         if rest.endswith("({"):
             rest = rest[:-2] + self._regions(regions, depth)
+        elif named["op"] == MANUAL and rest.endswith("{"):
+            rest, arguments, shares = self._manual(rest, regions, depth)
         elif named["op"] == "stablehlo.while":
             arguments = re.findall(rf"(%[\w$.-]+) = ({_NAME})", rest)
             self._loop(regions, depth)
@@ -132,7 +138,7 @@ class HloText:
         given, made = self._types(signature)
         operands = re.findall(_NAME, re.sub(r"\{[^{}]*\}|\"[^\"]*\"", "", head))
         operands = [value for _, value in arguments] if arguments else operands
-        return Statement(result, count, named["op"], operands, made, given, rest, number, regions, arguments)
+        return Statement(result, count, named["op"], operands, made, given, rest, number, regions, arguments, shares)
 
     def _regions(self, regions: list[list[Statement]], depth: int) -> str:
         """Read regions in braces; return what stands behind them."""
@@ -143,6 +149,22 @@ class HloText:
             self.at += 1
             if not line.endswith("{"):
                 return line.removeprefix("})")
+
+    def _manual(
+        self, rest: str, regions: list[list[Statement]], depth: int
+    ) -> tuple[str, list[tuple[str, str]], list[TensorType]]:
+        """Read what each rank runs of a computation over a mesh; return the statement, its operands by name, and their shares."""
+        head, _, inner = rest.removesuffix("{").rpartition("} (")
+        operands = re.findall(_NAME, head.partition(")")[0])
+        given = _ARGUMENT.findall(inner)
+        if len(given) != len(operands):
+            self._fail(f"{MANUAL} has {len(operands)} operands, and names {len(given)} shares of them")
+        regions.append(self._block(depth + 1))
+        self._more()
+        closing = _LOCATION.sub("", self.lines[self.at]).strip().removeprefix("}")
+        self.at += 1
+        arguments = [(name, operand) for (name, _, _), operand in zip(given, operands, strict=True)]
+        return f"{head}}}{closing}", arguments, [self._type(text) for _, text, _ in given]
 
     def _loop(self, regions: list[list[Statement]], depth: int) -> None:
         """Read the condition and the body of a loop."""

@@ -113,6 +113,22 @@ class PointwiseBlock(OfTokensBlock):
     )
 
 
+class GluBlock(LayerBlock):
+    """One half of the width (or of the channels), times the sigmoid of the other (arXiv 1612.08083)."""
+
+    channels: bool = Field(default=False, description="Over the channels of maps in one dimension.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return half the width."""
+        del sizes
+        wants(taken, "tokens", "rows", "maps", what="glu")
+        if (taken.layout == "maps" and taken.dimensions == 1) != self.channels:
+            hint = "channels: true goes with maps in one dimension, and only with them."
+            raise WrongBlockError(f"glu takes {taken}", "channels", hint)
+        divides(taken.width, 2, "the width", "channels")
+        return widened(taken, taken.width // 2)
+
+
 class ConvBlock(LayerBlock):
     """A convolution over maps of one, two or three dimensions."""
 
@@ -349,6 +365,10 @@ class ClassifierBlock(LayerBlock):
         return Form("loss")
 
 
+#: Losses by name.
+LossFunction = Literal["mse", "cross_entropy", "binary_cross_entropy", "transducer"]
+
+
 class LossBlock(LayerBlock):
     """What training compares the result with: targets of the same shape, or a class of each position."""
 
@@ -356,7 +376,10 @@ class LossBlock(LayerBlock):
     generates: ClassVar[bool] = False
     splits_tensor: ClassVar[bool] = True
 
-    function: Literal["mse", "cross_entropy", "binary_cross_entropy"] = "mse"
+    function: LossFunction = Field(
+        default="mse",
+        description="transducer: of logits of all frames and labels, summed over the paths through them (arXiv 1211.3711).",
+    )
     also: tuple[str, ...] = Field(
         default=(), description="Kept results that are compared with targets of their shape beside (L1), such as boxes."
     )

@@ -5,8 +5,25 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from roofsim.schema.base import Field
+from roofsim.spec.model.base import Size
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, divides, wants, widened
+from roofsim.spec.strict import Strict
+
+
+class Sampling(Strict):
+    """Mini-batches of a graph: the samples of a batch are nodes, whose neighbours are drawn hop by hop (GraphSAGE's training)."""
+
+    fanouts: tuple[Size, ...] = Field(
+        min_length=1,
+        max_length=16,
+        description="Neighbours drawn of each node that a hop reaches, the first hop first.",
+    )
+    features: Literal["device", "host"] = Field(
+        default="device",
+        description="Where the rows of all nodes lie: in device memory, or in host memory, from which the GPU reads those "
+        "that a batch needs.",
+    )
 
 
 class AggregateBlock(LayerBlock):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from roofsim.kept import remembered
 from roofsim.numeric import real
@@ -12,9 +12,11 @@ from roofsim.schema.base import Field
 from roofsim.spec.model.base import Count, ModelSpec, Size, Wrong
 from roofsim.spec.model.layers.amounts import Amount, SizeError, all_sizes, names_in, worked_out
 from roofsim.spec.model.layers.forms import Form, Sizes, WrongBlockError
+from roofsim.spec.model.layers.graphs import Sampling
 from roofsim.spec.model.layers.inputs import MoreInput
 from roofsim.spec.model.layers.steps import Step, Word, as_step
 from roofsim.spec.model.layers.walk import MOST_STEPS, StopWalkError, Walk, every_block, every_step, written_out
+from roofsim.spec.model.said import Said
 from roofsim.spec.model.traits import Traits
 
 if TYPE_CHECKING:
@@ -22,28 +24,16 @@ if TYPE_CHECKING:
 
     from roofsim.numeric import Real
 
-T = TypeVar("T")
-
-
-class _Said(Generic[T]):
-    """What models of the family can do (asked of the class), and what one of them does."""
-
-    def __init__(self, of_any: T, of_one: Callable[[Any], T]) -> None:
-        self.of_any, self.of_one = of_any, of_one
-
-    def __get__(self, model: Any, owner: type | None = None) -> T:
-        return self.of_any if model is None else self.of_one(model)
-
 
 class LayersModel(ModelSpec):
     """A model of any family, written as a list of layers: blocks, what repeats, residuals, branches, results that are kept."""
 
     structural: ClassVar[frozenset[str]] = frozenset({"layers"})
-    sample_unit: ClassVar[Any] = _Said("tokens", lambda model: model.counted_in)
-    generates: ClassVar[Any] = _Said(True, lambda model: model.hinders("generates") is None)
-    splits_tensor: ClassVar[Any] = _Said(True, lambda model: model.hinders("tensor") is None)
-    splits_sequence: ClassVar[Any] = _Said(True, lambda model: model.hinders("sequence") is None)
-    stacked: ClassVar[Any] = _Said(True, lambda model: model.hinders("pipeline") is None)
+    sample_unit: ClassVar[Any] = Said("tokens", lambda model: model.counted_in)
+    generates: ClassVar[Any] = Said(True, lambda model: model.hinders("generates") is None)
+    splits_tensor: ClassVar[Any] = Said(True, lambda model: model.hinders("tensor") is None)
+    splits_sequence: ClassVar[Any] = Said(True, lambda model: model.hinders("sequence") is None)
+    stacked: ClassVar[Any] = Said(True, lambda model: model.hinders("pipeline") is None)
 
     family: Literal["layers"] = "layers"
     inputs: Literal["tokens", "images", "volumes", "features", "nodes"] = Field(
@@ -72,6 +62,10 @@ class LayersModel(ModelSpec):
     idle_parameters: Count = Field(default=0, description="Parameters that are loaded and never run.")
     num_nodes: Size = Field(default=1, description="Nodes of a graph, with inputs: nodes.")
     num_edges: Size = Field(default=1, description="Edges of a graph, with inputs: nodes.")
+    sampling: Sampling | None = Field(
+        default=None,
+        description="With inputs: nodes, mini-batches of nodes with sampled neighbours; left out: each sample is a whole graph.",
+    )
 
     @cached_property
     def named(self) -> dict[str, Real]:
@@ -103,6 +97,16 @@ class LayersModel(ModelSpec):
 
     def problems(self) -> list[Wrong]:
         """Return what is wrong with sizes and layers, each with its path: what no field can tell by itself."""
+        if self.sampling is not None and self.inputs != "nodes":
+            return [
+                Wrong(("sampling",), f"sampling draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")
+            ]
+        if self.sampling is not None and self.inputs != "nodes":
+            return [Wrong(("sampling",), f"it draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")]
+        return self._wrong_layers()
+
+    def _wrong_layers(self) -> list[Wrong]:
+        """Return what is wrong with sizes and layers."""
         try:
             sizes = Sizes(self.named)
         except SizeError as error:
@@ -212,7 +216,8 @@ class LayersModel(ModelSpec):
     def caveats(self) -> tuple[str, ...]:
         """Return what a reader must know of its price."""
         kinds = dict.fromkeys(kind for kind, _ in every_block(self.layers))
-        return tuple(dict.fromkeys(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED))
+        said = () if self.sampling is None else (_UNSAMPLED,)
+        return (*said, *dict.fromkeys(_UNMEASURED[kind] for kind in kinds if kind in _UNMEASURED))
 
     def as_reals(self) -> LayersModel:
         """Return a copy whose own integer sizes are floats; the sizes of blocks are worked out when they are built."""
@@ -279,6 +284,9 @@ _HINDERS: dict[str, Callable[[LayersModel], str | None]] = {
 _CELLS = (
     "no recurrent kernel was measured: priced as one product and one pass over the gates per token, one after the other"
 )
+_UNSAMPLED = (
+    "what draws neighbours is not priced; all nodes are drawn alike, though graphs with hubs reach fewer of them"
+)
 _UNMEASURED = {
     "rwkv_time_mix": "no kernel of RWKV was measured: priced as a scan of two states per channel",
     "mamba2": "no kernel of Mamba-2 was measured: priced as products of chunks and, of one token, as one pass over the state",
@@ -289,6 +297,7 @@ _UNMEASURED = {
     "lstm": _CELLS,
     "gru": _CELLS,
     "rnn": _CELLS,
+    "outer_sum": "no kernel of the transducer loss was measured: priced by the bytes that it moves",
     "roi_align": "no kernel of RoIAlign was measured: priced as a gather of rows",
     "aggregate": (
         "no sparse product was measured: priced as PyTorch Geometric's rows gathered per edge and added up at random places"

@@ -101,6 +101,16 @@ class AttendBlock(LayerBlock):
         default=None,
         description="Entries of a learned table of relative positions that is added to the scores of each head.",
     )
+    relative_sides: tuple[Amount, Amount] | None = Field(
+        default=None,
+        description="Rows and columns of the tokens, where vectors of relative rows and columns are multiplied with queries and "
+        "added to the scores (MViTv2, SAM).",
+    )
+    relative_distances: bool = Field(
+        default=False,
+        description="A learned projection of each distance's sinusoids is multiplied with the queries and added to the scores "
+        "(Transformer-XL, Conformer).",
+    )
     fused: bool = Field(
         default=True, description="False: two products and a softmax between them, whatever the engine has."
     )
@@ -112,6 +122,12 @@ class AttendBlock(LayerBlock):
         value = size if self.value_head_size is None else sizes.of(self.value_head_size, "value_head_size")
         if self.relative_entries is not None:
             sizes.of(self.relative_entries, "relative_entries")
+        for one in self.relative_sides or ():
+            sizes.of(one, "relative_sides")
+        stated = ("relative_entries", "relative_sides", "relative_distances")
+        given = [key for key in stated if getattr(self, key)]
+        if len(given) > 1:
+            raise WrongBlockError(f"relative positions in {len(given)} forms: {', '.join(given)}", given[1])
         whole = heads * (2 * size + value)
         if whole != taken.width:
             raise WrongBlockError(

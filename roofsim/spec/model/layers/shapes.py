@@ -119,6 +119,47 @@ class UnfoldBlock(OfTokensBlock):
         return widened(taken, taken.width // count)
 
 
+class ByRowBlock(LayerBlock):
+    """Each row of maps as one token, its channels and columns side by side (spectrograms, whose rows are frames)."""
+
+    main: ClassVar[str] = "columns"
+    generates: ClassVar[bool] = False
+
+    columns: Amount = Field(description="Columns of the maps; how many they have is known when the model runs.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens."""
+        wants(taken, "maps", what="by_row")
+        if taken.dimensions != 2:
+            raise WrongBlockError(f"by_row takes maps in 2 dimensions; here are {taken}")
+        return Form("tokens", taken.width * sizes.of(self.columns, "columns"))
+
+
+class OuterSumBlock(LayerBlock):
+    """Each token added to each kept one, in the order of the tokens: what a transducer's joint network reads (arXiv 1211.3711)."""
+
+    main: ClassVar[str] = "other"
+    generates: ClassVar[bool] = False
+
+    other: str = Field(description="Kept tokens (as) of the same width.")
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens, a pair each."""
+        del sizes
+        wants(taken, "tokens", what="outer_sum")
+        return taken
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return the other tokens."""
+        return (("other", self.other),)
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse tokens of another width."""
+        del sizes
+        if others["other"] != taken:
+            raise WrongBlockError(f"cannot add {others['other']} to {taken}", "other")
+
+
 class FlattenBlock(LayerBlock):
     """All positions of maps in one row each; a map's side is known when the model runs."""
 

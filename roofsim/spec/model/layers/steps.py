@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
 from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams
+from roofsim.spec.model.layers import windows as parted
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
 from roofsim.spec.strict import Strict
@@ -31,6 +32,7 @@ Word = Literal[
     "rwkv_channel_mix",
     "aggregate",
     "bias",
+    "glu",
     "relu",
     "relu6",
     "gelu",
@@ -112,6 +114,7 @@ class Step(Strict):
     batch_norm: blocks.BatchNormBlock | None = None
     group_norm: blocks.GroupNormBlock | Amount | None = None
     activation: blocks.PointwiseBlock | blocks.Activation | None = None
+    glu: blocks.GluBlock | None = None
     cast: blocks.CastBlock | Literal["fp32", "compute"] | None = None
     dropout: blocks.DropoutBlock | float | None = None
     max_pool: blocks.PoolBlock | Amount | None = None
@@ -126,6 +129,8 @@ class Step(Strict):
     flatten: shapes.FlattenBlock | None = None
     fold: shapes.FoldBlock | Amount | None = None
     unfold: shapes.UnfoldBlock | Amount | None = None
+    by_row: shapes.ByRowBlock | Amount | None = None
+    outer_sum: shapes.OuterSumBlock | str | None = None
     mean: blocks.PositionlessBlock | None = None
     last: blocks.LastBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
@@ -148,6 +153,10 @@ class Step(Strict):
     roi_align: regions.RegionsBlock | None = None
     suppress: regions.SuppressBlock | Amount | None = None
     attend: regions.AttendBlock | None = None
+    windows: parted.WindowsBlock | Amount | None = None
+    join_windows: parted.JoinWindowsBlock | str | None = None
+    masks: parted.MasksBlock | str | None = None
+    drop_path: parted.DropPathBlock | float | None = None
     rnn: mixers.RecurrentBlock | Amount | None = None
     gru: mixers.RecurrentBlock | Amount | None = None
     lstm: mixers.RecurrentBlock | Amount | None = None
@@ -156,7 +165,7 @@ class Step(Strict):
     logits: blocks.LogitsBlock | Amount | None = None
     classifier: blocks.ClassifierBlock | Amount | None = None
     contrast: regions.ContrastBlock | str | None = None
-    loss: blocks.LossBlock | Literal["mse", "cross_entropy", "binary_cross_entropy"] | None = None
+    loss: blocks.LossBlock | blocks.LossFunction | None = None
 
     @model_validator(mode="after")
     def _check_one_block(self) -> Self:
@@ -215,6 +224,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "batch_norm": blocks.BatchNormBlock,
     "group_norm": blocks.GroupNormBlock,
     "activation": blocks.PointwiseBlock,
+    "glu": blocks.GluBlock,
     "cast": blocks.CastBlock,
     "dropout": blocks.DropoutBlock,
     "max_pool": blocks.PoolBlock,
@@ -229,6 +239,8 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "flatten": shapes.FlattenBlock,
     "fold": shapes.FoldBlock,
     "unfold": shapes.UnfoldBlock,
+    "by_row": shapes.ByRowBlock,
+    "outer_sum": shapes.OuterSumBlock,
     "mean": blocks.PositionlessBlock,
     "last": blocks.LastBlock,
     "embedding": blocks.EmbeddingBlock,
@@ -251,6 +263,10 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "roi_align": regions.RegionsBlock,
     "suppress": regions.SuppressBlock,
     "attend": regions.AttendBlock,
+    "windows": parted.WindowsBlock,
+    "join_windows": parted.JoinWindowsBlock,
+    "masks": parted.MasksBlock,
+    "drop_path": parted.DropPathBlock,
     "rnn": mixers.RecurrentBlock,
     "gru": mixers.RecurrentBlock,
     "lstm": mixers.RecurrentBlock,
