@@ -151,7 +151,7 @@ def _memory(result: Result) -> str:
 def _cost(result: Result) -> str:
     cost = result.cost
     if cost.get("usd_per_hour") is None:
-        return f"no price of an hour of {result.scenario['hardware']['gpu']} is known; state one: --price 2.50"
+        return f"no price of an hour of {words.card_name(result.scenario['hardware']['gpu'])} is known; state one: --price 2.50"
     _, per_million = _per_million(cost)
     rate = "" if per_million is None else f", {words.dollars(per_million)} USD per million {words.unit_of(result)}"
     return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} ({cost['price']}{words.price_range(cost)})"

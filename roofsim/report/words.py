@@ -145,12 +145,25 @@ def utilization(result: Result) -> str:
     return f"{text}; without masked scores" if float(used.usual) > float(used.model) * ABOVE else text
 
 
+def card_name(gpu: str | Mapping[str, Any]) -> str:
+    """Return what a card is called in a sentence: its name, or what is known of one that a scenario describes without a name.
+
+    >>> card_name({"architecture": "ada", "compute_units": 128})
+    'a card described in the scenario (ada)'
+    """
+    if isinstance(gpu, str):
+        return gpu
+    own = gpu.get("name", gpu.get("inherits"))
+    kind = f" ({gpu['architecture']})" if "architecture" in gpu else ""
+    return f"a card described in the scenario{kind}" if own is None else str(own)
+
+
 def headline(result: Result) -> str:
     """Return what was asked, in one line."""
     scenario = result.scenario
     hardware, workload = scenario["hardware"], scenario["workload"]
     return (
-        f"{scenario['model']['name']} · {workload['phase']} · {count(hardware['gpus'])} x {hardware['gpu']} · "
+        f"{scenario['model']['name']} · {workload['phase']} · {count(hardware['gpus'])} x {card_name(hardware['gpu'])} · "
         f"{workload['precision']['name']} · {workload['engine']}"
     )
 
