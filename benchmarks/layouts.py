@@ -36,7 +36,7 @@ from roofsim.spec.scenario.document import load_scenario
 
 WORDS: dict[str, Any] = {"precision": "bf16", "gpu": "a100-sxm4-80gb", "engine": "megatron-core"}
 #: Layouts that are evaluated in one call: enough to share work, few enough to bound memory.
-AT_ONCE = 100_000
+AT_ONCE = 200_000
 
 
 def layouts(least: float) -> dict[str, Any]:
