@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from roofsim.points import Points, anywhere, everywhere, like
+from roofsim.points import Points, anywhere, everywhere, like, quotient
 from roofsim.symbols import PLAIN_FUNCTIONS, Symbol
-from roofsim.traced.notes import quotient
 from roofsim.traced.points import noted, trace_in
 
 if TYPE_CHECKING:

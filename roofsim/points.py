@@ -7,14 +7,24 @@ points are worked on together, such a decision is right for all of them or for n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+
+#: Functions that divide their first argument by their second.
+QUOTIENTS: Final[set[Any]] = {np.true_divide}
+
+
+def quotient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Say that a function divides its first argument by its second."""
+    QUOTIENTS.add(function)
+    return function
 
 
 class Diverged(Exception):  # noqa: N818 - not an error: the points that disagree are evaluated apart

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.traced.notes import LENGTH, NOTHING, QUOTIENTS, Node, Record, Ref
+from roofsim.points import QUOTIENTS
+from roofsim.traced.notes import LENGTH, NOTHING, Node, Record, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

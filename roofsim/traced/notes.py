@@ -23,16 +23,6 @@ SHAPED: Final = frozenset({np.ndarray.reshape, np.reshape, np.broadcast_to})
 IDLE: Final = frozenset({"casting", "order", "subok"})
 
 
-#: Functions that divide their first argument by their second.
-QUOTIENTS: Final[set[Any]] = {np.true_divide}
-
-
-def quotient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Say that a function divides its first argument by its second."""
-    QUOTIENTS.add(function)
-    return function
-
-
 class Notes(Protocol):
     """What takes note of operations on sample points."""
 
