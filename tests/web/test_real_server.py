@@ -91,8 +91,14 @@ def test_a_hundred_questions_at_once_are_answered_or_refused_and_the_server_goes
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
 def test_a_question_that_takes_too_much_memory_is_refused_and_the_next_one_answered():
-    worker = (sys.executable, "-P", "-m", "roofsim.web.worker", str(2**30))
-    axes = {"micro_batch_size": list(range(1, 601)), "sequence_length": list(range(8, 608))}
+    worker = (
+        sys.executable,
+        "-P",
+        "-m",
+        "roofsim.web.worker",
+        str(640 * 2**20),
+    )  # far from its time limit when it is full
+    axes = {"micro_batch_size": list(range(1, 3001)), "sequence_length": list(range(8, 1001))}
     with running(workers=1, limit=120.0, command=worker) as port:
         wanted = {"scenario": {"model": "gpt2-124m"}, "options": {"axes": axes}, "html": False}
         status, answer = post(port, wanted, verb="sweep", timeout=200)
