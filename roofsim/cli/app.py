@@ -94,6 +94,8 @@ def _said_of(error: Any) -> tuple[str, int]:
     if isinstance(error, OSError):
         about = "" if error.filename is None else f"{shortened(str(error.filename), 1000)}: "
         return f"roofsim: {about}{error.strerror or error}\n", 1
+    if isinstance(error, MemoryError):
+        return "roofsim: memory ran out: ask for fewer points at once, or on a machine with more\n", 1
     return (
         f"roofsim: this is a defect of roofsim, please report it: {type(error).__name__}: {shortened(str(error), 1000)}\n"
         "(set ROOFSIM_DEBUG=1 for the traceback)\n"

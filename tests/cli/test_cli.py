@@ -357,3 +357,12 @@ def test_wide_parameters_under_narrow_arithmetic_are_cast(cli):
     )
     assert mixed["step_time"] < 0.7 * plain["step_time"]
     assert mixed["scenario"]["workload"]["precision"]["compute"] == "bf16"
+
+
+def test_memory_that_runs_out_is_said_as_that(cli, monkeypatch):
+    def full(*_arguments, **_options):
+        raise MemoryError("Unable to allocate 968. KiB")
+
+    monkeypatch.setattr("roofsim.api.answer", full)
+    error = cli("run", "resnet18", "--gpu", "a100", "--batch", "3", code=1)
+    assert error.startswith("roofsim: memory ran out")
