@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from roofsim.api import resolve
@@ -36,7 +38,7 @@ def test_spellings(spelling, name):
 
 
 def test_every_spelling_stands_for_an_optimizer():
-    assert set(OPTIMIZERS.values()) <= set(OptimizerName.__args__)
+    assert set(OPTIMIZERS.values()) <= set(get_args(OptimizerName))
 
 
 @pytest.mark.parametrize("unknown", ["lomo", "adamww", ""])
