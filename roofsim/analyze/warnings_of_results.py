@@ -94,7 +94,7 @@ def _over_the_limit(evaluation: Evaluation) -> list[str]:
         return []
     drawn = humanize(watts, "W", 3)
     return [
-        f"streaming and waiting draw {drawn}, more than the limit: the card lowers its clock, and roofsim power says what that costs"
+        f"streaming and waiting draw {drawn}, more than the limit: the card lowers its clock; roofsim power says what that costs"
     ]
 
 
