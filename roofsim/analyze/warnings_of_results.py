@@ -92,7 +92,7 @@ def _over_the_limit(evaluation: Evaluation) -> list[str]:
     watts = unheld_watts(evaluation)
     if watts is None or float(watts) <= float(gpu.tdp):
         return []
-    drawn = humanize(watts, "W", 3)
+    drawn = humanize(float(watts), "W", 3)
     return [
         f"streaming and waiting draw {drawn}, more than the limit: the card lowers its clock; roofsim power says what that costs"
     ]

@@ -96,8 +96,8 @@ def cheapest_mix(evaluation: Evaluation, seconds: float, market: Market | None) 
     """
     if market is None:
         return None
-    rates = tuple(name for name in RESOURCES if name in RATES)
-    prices = {name: max(market.exponents[name], _LEAST_PRICE) for name in rates}
+    rates: tuple[str, ...] = tuple(name for name in RESOURCES if name in RATES)
+    prices: dict[str, float] = {name: max(market.exponents[name], _LEAST_PRICE) for name in rates}
     factors = least_mix(evaluation, seconds, rates, prices)
     if not factors:
         return None

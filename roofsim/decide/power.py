@@ -176,7 +176,7 @@ def _slowed(held: Document, tdp: float, whole: float | None, free: _Priced) -> t
     def at(clock: float) -> _Priced:
         return _Priced(with_override(held, "hardware.clock_limit", f"{clock:.9g} Hz", "--limits"), tdp, whole)
 
-    low, high = math.ceil(LEAST * most), most
+    low, high = float(math.ceil(LEAST * most)), most
     best = at(low)
     if not best.kept:
         return free, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,14 +66,20 @@ DECODES = (
 def test_decode_draws_what_was_measured():
     ratios = []
     for model, gpu, gpus, batch, watts in DECODES:
-        scenario = {"gpu": gpu, "gpus": gpus, "tensor": gpus, "engine": "vllm", "precision": "bf16"}
+        scenario: dict[str, Any] = {"gpu": gpu, "gpus": gpus, "tensor": gpus, "engine": "vllm", "precision": "bf16"}
         evaluation = evaluate(resolve(model, phase="decode", batch_size=batch, context_length=500, **scenario))
-        ratios.append(float(sure(drawn_watts(evaluation))) / watts)
+        ratios.append(float(cast(float, drawn_watts(evaluation))) / watts)
     assert all(0.75 < ratio < 1.25 for ratio in ratios)
     assert 0.9 < sorted(ratios)[len(ratios) // 2] < 1.1
 
 
-DECODE = {"gpu": "h100", "phase": "decode", "engine": "vllm", "context_length": 2048, "precision": "bf16"}
+DECODE: dict[str, Any] = {
+    "gpu": "h100",
+    "phase": "decode",
+    "engine": "vllm",
+    "context_length": 2048,
+    "precision": "bf16",
+}
 
 
 def test_a_limit_below_what_decode_draws_lowers_the_clock():

@@ -28,15 +28,15 @@ def with_clock(gpu: Gpu, stated: Gpu, architecture: Architecture, assumed: list[
     units = stated.compute_units
     if units is None or architecture.flops_per_clock is None:
         return gpu
-    found = _rate(stated, architecture)
-    if found is None:
+    peak = _telling_peak(stated, architecture)
+    if peak is None:
         if stated.peak.keys() & _SIXTEEN_BITS:
             assumed.append(
                 f"gpu.clock: none; {architecture.name} units do 16-bit products at their full or at half their rate, so the peak "
                 "does not tell it: state gpu.vector_peak.fp32 or gpu.clock.boost"
             )
         return gpu
-    rate, each, name = found
+    rate, each, name = peak
     clock = rate / (units * each)
     assumed.append(
         f"gpu.clock: {humanize(clock, 'Hz', 4)}, at which {units} {architecture.name} units do its {name} peak"
@@ -47,7 +47,7 @@ def with_clock(gpu: Gpu, stated: Gpu, architecture: Architecture, assumed: list[
 _SIXTEEN_BITS: Final = frozenset(("fp16", "bf16"))
 
 
-def _rate(stated: Gpu, architecture: Architecture) -> tuple[float, float, str] | None:
+def _telling_peak(stated: Gpu, architecture: Architecture) -> tuple[float, float, str] | None:
     """Return a peak, what a unit does of it in a clock, and its name; None where no peak tells the clock."""
     each = architecture.flops_per_clock or 0.0
     if architecture.vector_lanes is None:
