@@ -68,7 +68,7 @@ def test_decode_draws_what_was_measured():
     for model, gpu, gpus, batch, watts in DECODES:
         scenario: dict[str, Any] = {"gpu": gpu, "gpus": gpus, "tensor": gpus, "engine": "vllm", "precision": "bf16"}
         evaluation = evaluate(resolve(model, phase="decode", batch_size=batch, context_length=500, **scenario))
-        ratios.append(float(cast(float, drawn_watts(evaluation))) / watts)
+        ratios.append(float(cast("float", drawn_watts(evaluation))) / watts)
     assert all(0.75 < ratio < 1.25 for ratio in ratios)
     assert 0.9 < sorted(ratios)[len(ratios) // 2] < 1.1
 
