@@ -44,8 +44,8 @@ def time_mix_6(layers: VisionLayers, call: Call, x: Tensor, sizes: MixSizes) -> 
     b, width = layers.b, x.shape[-1]
     change = layers.pointwise("sub", before(layers, call, x), x)
     seen = layers.add(x, layers.mul(change, b.parameter("mix", width)))
-    low = layers.pointwise("tanh", layers.linear(seen, 5.0 * sizes.mix, "mix_down"))
     names = ("decay", "key", "value", "receptance", "gate")
+    low = layers.pointwise("tanh", layers.linear(seen, len(names) * sizes.mix, "mix_down"))
     parts = {}
     for leaf, part in zip(names, layers.split(low, *(sizes.mix for _ in names)), strict=True):
         share = layers.add(layers.linear(part, width, f"mix_up_{leaf}"), b.parameter(f"mix_{leaf}", width))
