@@ -126,9 +126,9 @@ def document_of_trace(step: RecordedStep, document: Document) -> Document:
                 raise SpecError(Problem(message, document.place((section, key)), hint=_WAY_OUT))
     trains = any(kernel.phase in ("backward", "optimizer") for kernel in step.kernels)
     document = with_override(document, "workload.phase", "train" if trains else "forward", "the trace")
-    found = prevailing(step)
-    if found is not None and _at(document, "workload", "precision") is None:
-        document = with_override(document, "workload.precision", found, "the trace")
+    told = prevailing(step)
+    if told is not None and _at(document, "workload", "precision") is None:
+        document = with_override(document, "workload.precision", told, "the trace")
     return document
 
 

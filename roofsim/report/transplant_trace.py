@@ -81,8 +81,8 @@ def beside(answer: Transplant, recorded: Path) -> Path:
     't.8xh100-sxm5-80gb.json'
     """
     card = answer.target.partition(",")[0].removeprefix("1 x ").replace(" ", "")
-    stem = recorded.name.removesuffix(".gz").rpartition(".")[0] or recorded.name
-    return recorded.with_name(f"{stem}.{card}.json")
+    plain = recorded.with_suffix("") if recorded.suffix == ".gz" else recorded
+    return plain.with_suffix(f".{card}.json")
 
 
 def write_both(answer: Transplant, path: Path) -> None:

@@ -140,7 +140,7 @@ def work_of(step: RecordedStep, precision: str | None = None) -> RecordedWork:
     precision
         Format of the tensors where the trace says their sizes alone (Nsight Systems).
     """
-    return _Finder(step, _SAID.get(precision or "", "")).work()
+    return _CallFinder(step, _SAID.get(precision or "", "")).work()
 
 
 def prevailing(step: RecordedStep) -> str | None:
@@ -158,7 +158,7 @@ def prevailing(step: RecordedStep) -> str | None:
     return max(seconds, key=lambda name: seconds[name]) if seconds else None
 
 
-class _Finder:
+class _CallFinder:
     """Finds which call each kernel belongs to, and makes the ops of these."""
 
     def __init__(self, step: RecordedStep, said: str) -> None:

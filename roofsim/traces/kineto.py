@@ -346,5 +346,5 @@ def _message(name: str, args: dict[str, Any], callers: tuple[str, ...]) -> Recor
 
 def _stride(args: dict[str, Any]) -> int | None:
     """Return how far the first two ranks of a group are apart, which is told as a text that may be cut off."""
-    found = re.match(r"\[(\d+), *(\d+)[,\]]", str(args.get("Process Group Ranks", "")))
-    return int(found[2]) - int(found[1]) if found and int(found[2]) > int(found[1]) else None
+    ranks = re.match(r"\[(\d+), *(\d+)[,\]]", str(args.get("Process Group Ranks", "")))
+    return int(ranks[2]) - int(ranks[1]) if ranks and int(ranks[2]) > int(ranks[1]) else None

@@ -1,4 +1,4 @@
-"""A trace that is carried over without a scenario: its own calls say what was run, and agree with the scenario where there is one."""
+"""A trace that is carried over without a scenario: its own calls say what was run, and agree with a scenario of the same."""
 
 from __future__ import annotations
 

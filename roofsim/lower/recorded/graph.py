@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.graph.base import Phase
+from roofsim.graph.naming import numbered
 from roofsim.graph.ops import Convolution, Matmul
 from roofsim.graph.tensor import FP32, TF32
 from roofsim.importers.captured.form import Capture, CapturedOp, CapturedSymbols, CapturedTensor
@@ -156,9 +157,7 @@ class RecordedCalls:
 
     def _finished(self, op: AbstractOp, asked: CallToLower, phase: Phase) -> AbstractOp:
         """Return an op with its phase, a name of its own, and the arithmetic that its kernels' names speak of."""
-        self._names[op.name] += 1
-        number = self._names[op.name]
-        changes: dict[str, Any] = {"phase": phase, "name": op.name if number == 1 else f"{op.name}.{number}"}
+        changes: dict[str, Any] = {"phase": phase, "name": numbered(op.name, self._names)}
         if asked.tensor_cores and isinstance(op, Matmul | Convolution) and op.inputs[0].dtype is FP32:
             changes["math"] = TF32
         return replace(op, **changes)

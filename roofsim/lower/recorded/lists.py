@@ -70,11 +70,11 @@ def update(call: RecordedCall, dtype: DType, kernels: float) -> AbstractOp | Non
 
 def compiled(call: RecordedCall) -> AbstractOp | None:
     """Return the op of a kernel that PyTorch's compiler made: each of its tensors moves once, the last as its result."""
-    found = _COMPILED.match(call.operator)
+    sort = _COMPILED.match(call.operator)
     given = tuple(tensors_of(call).values())
-    if found is None or not given:
+    if sort is None or not given:
         return None
     result = replace(given[-1], name="result")
-    if found["sort"] == "poi":
-        return Elementwise(name=found[0].rstrip("_"), function="compiled", inputs=given[:-1], outputs=(result,))
-    return Reduction(name=found[0].rstrip("_"), inputs=given[:-1], outputs=(result,))
+    if sort["sort"] == "poi":
+        return Elementwise(name=sort[0].rstrip("_"), function="compiled", inputs=given[:-1], outputs=(result,))
+    return Reduction(name=sort[0].rstrip("_"), inputs=given[:-1], outputs=(result,))
