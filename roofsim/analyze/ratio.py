@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Terms = Mapping[str, tuple[Any, Any]]
 
 
-class StepPrediction(Protocol):
+class PricedStep(Protocol):
     """What of a prediction the interval of a ratio rests on; a `Result` has it."""
 
     @property
@@ -68,7 +68,7 @@ _SIZES: Final = {
 }
 
 
-def speedup_interval(before: StepPrediction, after: StepPrediction, ratio: float) -> tuple[float, float] | None:
+def speedup_interval(before: PricedStep, after: PricedStep, ratio: float) -> tuple[float, float] | None:
     """Return the 80 % interval of a ratio of speeds; None where no interval is known.
 
     Of other software, or on another card, errors are apart but for the terms that both runs share, as in `roofsim.compare`. Where
