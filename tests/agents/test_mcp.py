@@ -99,7 +99,7 @@ def asked(talk, *options, mode="auto"):
 
     answer = anyio.run(session)
     with warnings.catch_warnings():
-        # The client does not wait for a server that a busy machine is slow to end, and says so of its pipes when they are collected.
+        # The client does not wait for a server that a busy machine is slow to end; its pipes say so when they are collected.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     return answer
