@@ -54,6 +54,11 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/captured/splits.py": {"_BATCH", "_LENGTH", "MOST_PARTS"},  # primes at which polynomials are compared
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
+    # places of arguments, how many lists a call works on, and how long a text is read
+    "lower/recorded/call.py": {"_LONGEST"},
+    "lower/recorded/gradients.py": {"_NORMS"},
+    "lower/recorded/graph.py": {"_READS"},
+    "lower/recorded/lists.py": {"_FUSED"},
     # how many ops a pattern has at most
     "lower/captured/attention_pattern.py": {"_LONGEST"},
     "lower/captured/patterns.py": {"_ACTIVATIONS", "_NORM_OPS"},
@@ -62,7 +67,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/long_job.py": {"_DAY", "_HOUR", "_GRAMS", "_MOST"},
     "decide/budget.py": {"_HOURS", "MOST", "_MORE"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
-    "decide/power.py": {"_AS_FAST", "_LIMITS"},
+    "decide/power.py": {"_AS_FAST", "_HALVINGS", "_LIMITS"},
     "report/power.py": {"_NOTHING"},
     "report/budget.py": {"_MOST", "_REFUSED"},
     # how far limits of power were tried
@@ -173,11 +178,13 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/revisions.py": {"_MOST_BYTES", "_MOST_FILES"},
     "decide/market.py": {"_LEVEL", "_FREE"},
     "decide/timed_kernels.py": {"MICROSECOND", "_ALIKE", "_TENSOR", "_WIDTHS"},
-    "decide/prices.py": {"IDLE", "NOTHING", "_END"},
+    "decide/prices.py": {"IDLE", "NOTHING", "END"},
     "decide/purchases.py": {"_MORE"},
     "decide/need.py": {"MULTIPLES", "_ROUNDING"},
     "decide/target.py": {"_DAY"},
-    "decide/resources.py": {"_CUTS", "_GRID", "_MOST_STRIDES", "_ROUNDED", "_ROUNDS", "_STRIDE", "_WORTH"},
+    "spec/settle/clocks.py": {"_MULTIPLY_ADD"},
+    "decide/mixes.py": {"_CUTS", "_LEAST_PRICE", "_MOST_STRIDES", "_STRIDE", "_WORTH"},
+    "decide/resources.py": {"_CUTS", "_GRID", "_ROUNDED", "_ROUNDS"},
     "cost/kernels/products.py": {"MOST_PRODUCTS"},
     "cost/kernels/random_access.py": {"_NEAR_ONE", 12},
     "cost/links/communication.py": {"_UNLIMITED"},
