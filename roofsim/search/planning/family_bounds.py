@@ -21,7 +21,7 @@ from roofsim.search.planning.bounds import (
     least_step,
 )
 from roofsim.search.planning.host_bounds import HostTime
-from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
+from roofsim.search.planning.layer_costs import HEAD, HOST, MEMORY, PARTS, STATES, head_part, host_layers, priced_layers
 from roofsim.search.sampling import floats
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.offload import Offload
@@ -257,11 +257,7 @@ class Bounds:
         rows = rows.part(first_of_each(rows))
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
-        for piece in self.read(rows):
-            here = rows.places_of(piece.places)
-            one = piece.resolved
-            if one is None or one.workload.phase != "train" or one.model.layers_alike() is None:
-                continue
+        for one, here in self._pieces(rows, every):
             resolved = one
             keys, first = np.unique(every[here], axis=0, return_index=True)
             new = [at for at, key in enumerate(map(tuple, keys.tolist())) if key not in known]
@@ -275,8 +271,23 @@ class Bounds:
                 costs.append(priced[int(first[at])])
             if self.goal.objective not in ("step_time", "memory"):
                 self._note_scales(scales, one, scaling[here])
-        columns = {name: np.array([one[name] for one in costs]).reshape(-1, 2) for name in (*PARTS, *MEMORY)}
+        columns = {
+            name: np.array([one[name] for one in costs]).reshape(-1, 2)
+            for name in (*PARTS, *map(head_part, HEAD), *MEMORY)
+        }
         return LayerTable(resolved, known, columns, scales, samples)
+
+    def _pieces(self, rows: Rows, keys: NDArray[np.float64]) -> Iterable[tuple[Resolved, NDArray[np.int64]]]:
+        """Return the layouts whose layers may be priced, as they are resolved together: those of the most keys first.
+
+        What they are resolved apart for (chunks of a pipeline) is no matter of a layer's: the first may have the keys of all.
+        """
+        pieces = []
+        for piece in self.read(rows):
+            one, here = piece.resolved, rows.places_of(piece.places)
+            if one is not None and one.workload.phase == "train" and one.model.layers_alike() is not None:
+                pieces.append((len(_distinct(keys[here])[0]), one, here))
+        return [(one, here) for _, one, here in sorted(pieces, key=lambda each: -each[0])]
 
     def _note_scales(self, scales: dict[tuple[float, ...], float], resolved: Resolved, names: NDArray[Any]) -> None:
         for name, scale in zip(map(tuple, names.tolist()), self._scale(resolved).tolist(), strict=True):
