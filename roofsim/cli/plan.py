@@ -73,7 +73,8 @@ Also = Annotated[
         metavar="NAME",
         panel="Axes",
         help="Try this too: recompute-counts (the first 1, 2, 4 ... layers of a stage), offload (state on the host), options "
-        "(the engine's switches for overlap, fusion and launches). May be repeated.",
+        "(the engine's switches for overlap, fusion and launches); of servers that keep --ttft or --tpot: pipeline, "
+        "disaggregation (prompts and decode steps on workers of their own). May be repeated.",
     ),
 ]
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
@@ -190,7 +191,6 @@ def plan(
             "--merge": merge,
             "--emit": emit,
             "--plot": plot,
-            "--also": also,
         }
         of_one_server(steps)
         document = document_of(scenario, overrides)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.errors import Place, RoofsimError
 from roofsim.numeric import real
 from roofsim.search.axes import read_axes
-from roofsim.search.planning.choices import ENGINE
+from roofsim.search.planning.choices import ALSO, ALSO_SERVED, ENGINE, check_also
 from roofsim.search.planning.engines import offer_of, offers_of, tried_engines, united
 from roofsim.search.planning.space import ALONE, PlanSpace
 from roofsim.spec.scenario.document import section_path, with_override
@@ -42,6 +42,8 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         alone = with_override(alone, "hardware.gpu", wish.cards[0], "--gpu")
     resolved = resolve(_without(alone, "workload.global_batch_size"))
     trains = resolved.workload.phase == "train"
+    check_also([name for name in wish.also if name in ALSO_SERVED], (), "for servers that keep --ttft or --tpot")
+    check_also(wish.also, ALSO if trains else (), "in training")
     if not trains:
         alone = with_override(alone, "parallel.sharding", None, "plan")
     batch, assumed = _batch(document, wish, trains=trains)
