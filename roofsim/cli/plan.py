@@ -169,6 +169,7 @@ def plan(
 ) -> None:
     """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
     from roofsim.cli.progress import SearchBar
+    from roofsim.importers.launch.table import table_of
     from roofsim.plans import plan_servers, planning_tools
     from roofsim.report.plan import amount
     from roofsim.search.planning.asked import PlanRequest
@@ -178,6 +179,8 @@ def plan(
     from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
+    if emit is not None:
+        table_of(emit)  # a slip is told before the search
     work = work_of(job)
     checked_report(html)
     axes = read_written_axes(axis or [])

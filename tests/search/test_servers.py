@@ -146,7 +146,9 @@ def test_prompts_and_decode_apart_are_one_of_the_choices():
 def test_workers_apart_and_pipelines_are_tried_on_demand():
     """Stated GPUs that such workers do not fill are refused, and the others are kept."""
     given = dict(BASE, gpu="h100", request_rate=20, ttft="1s", tpot="15ms")
-    plan = roofsim.plan("llama3-8b", **given, gpus=[2, 6], axes={"parallel.tensor": [1]}, also=["disaggregation"], top=9)
+    plan = roofsim.plan(
+        "llama3-8b", **given, gpus=[2, 6], axes={"parallel.tensor": [1]}, also=["disaggregation"], top=9
+    )
     assert {"prefill_workers": 2, "decode_workers": 1} in plan.axes["workload.serving.disaggregated"]
     assert plan.refused["workers-not-whole"] == 6
     assert "a multiple of 3 GPUs" in plan.reasons["workers-not-whole"]

@@ -88,7 +88,9 @@ def read_gpus(given: int | str | Iterable[int], place: Place) -> tuple[int, ...]
         For what is no number of GPUs.
     """
     values: list[Any]
-    if isinstance(given, str):
+    if isinstance(given, str) and not given.strip():
+        values = [given]
+    elif isinstance(given, str):
         doubled = ",".join(f"{part}:x2" if _RANGE.fullmatch(part) else part for part in given.split(","))
         values = read_written_axes([f"hardware.gpus={doubled}"], place.source)["hardware.gpus"]
     else:

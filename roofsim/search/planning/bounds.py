@@ -353,7 +353,9 @@ def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array, la
     split = np.where(several, words.splits(several=True), words.splits(several=False))
     way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
     last = np.maximum(fewer - words.loss - layouts.others_from(words, stages - 1.0, fewer), 0.0)
-    through = (micro * last + np.maximum(depth - last, 0.0) * way) * layer + np.where(several & words.folds, 0.0, micro * head)
+    through = (micro * last + np.maximum(depth - last, 0.0) * way) * layer + np.where(
+        several & words.folds, 0.0, micro * head
+    )
     before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted - layouts.others, 0.0)
     fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller * layer), through)

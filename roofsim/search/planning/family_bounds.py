@@ -241,7 +241,7 @@ class Bounds:
 
     def _scale_of(self, table: LayerTable, rows: Rows, point: Point) -> Any:
         """Return what a second of a step adds to the objective, in each row."""
-        if self.goal.objective in ("step_time", "memory"):
+        if not self.goal.scaled:
             return 1.0
         names, where = _distinct(_scale_keys(rows, point))
         scales = np.array([table.scales.get(tuple(name), 0.0) for name in names.tolist()])
@@ -254,11 +254,13 @@ class Bounds:
         scales: dict[tuple[float, ...], float] = {}
         samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
-        rows = rows.part(first_of_each(rows))
+        rows = rows.part(first_of_each(rows, scaled=self.goal.scaled))
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
         for one, here in self._pieces(rows, every):
             resolved = one
+            if self.goal.scaled:
+                self._note_scales(scales, one, scaling[here])
             keys, first = np.unique(every[here], axis=0, return_index=True)
             new = [at for at, key in enumerate(map(tuple, keys.tolist())) if key not in known]
             if not new:
@@ -269,8 +271,6 @@ class Bounds:
             for at in new:
                 known[tuple(keys[at].tolist())] = len(costs)
                 costs.append(priced[int(first[at])])
-            if self.goal.objective not in ("step_time", "memory"):
-                self._note_scales(scales, one, scaling[here])
         columns = {
             name: np.array([one[name] for one in costs]).reshape(-1, 2)
             for name in (*PARTS, *map(head_part, HEAD), *MEMORY)
@@ -355,10 +355,19 @@ def _stacked(rows: Rows, columns: list[Any]) -> NDArray[np.float64]:
     return np.column_stack(spread)
 
 
-def first_of_each(rows: Rows) -> NDArray[np.int64]:
-    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
+def first_of_each(rows: Rows, *, scaled: bool) -> NDArray[np.int64]:
+    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is.
+
+    `scaled`: what a second of a step adds to the objective is asked for as well.
+    """
     point = _point(rows)
-    _, which = _distinct(np.hstack([_keys(rows, point), _scale_keys(rows, point)]))
+    first = _firsts(_keys(rows, point))
+    return np.union1d(first, _firsts(_scale_keys(rows, point))) if scaled else first
+
+
+def _firsts(keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the places of the first rows of each kind, in order."""
+    _, which = _distinct(keys)
     order = np.argsort(which, kind="stable")
     begins = np.flatnonzero(np.diff(which[order], prepend=-1))
     number = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))

@@ -199,7 +199,7 @@ class Searcher:
         every = self.space.numbered(self.space.of_words(usual))
         for begin in range(0, len(every), _TOGETHER):
             some = every[begin : begin + _TOGETHER]
-            parts.append(some[first_of_each(self.space.rows_at(usual, some))])
+            parts.append(some[first_of_each(self.space.rows_at(usual, some), scaled=self.goal.scaled)])
         return self.space.rows_at(usual, np.concatenate(parts)) if parts else None
 
     def _words(self, families: FamilyClass) -> WordsOfClass:
