@@ -19,7 +19,7 @@ NOTHING: Final = 0.02
 #: Speed that twice as much of a resource must buy to be worth something.
 IDLE: Final = 0.05
 #: Standard errors to the end of an 80 % interval.
-_END: Final = 1.2816
+END: Final = 1.2816
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market 
         if market is not None and speed >= NOTHING:
             exponent, error = market.exponents[resource], market.errors[resource]
             percent, low, high = (
-                max(one, 0.0) / speed for one in (exponent, exponent - _END * error, exponent + _END * error)
+                max(one, 0.0) / speed for one in (exponent, exponent - END * error, exponent + END * error)
             )
         costs.append(
             Marginal(
