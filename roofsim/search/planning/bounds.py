@@ -26,7 +26,7 @@ from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
-from roofsim.search.planning.layer_costs import HEAD, MEMORY, PARTS, STATES, head_part
+from roofsim.search.planning.layer_costs import HEAD, PARTS, STATES, head_part
 from roofsim.spec.scenario.layout import expert_tensor_of
 from roofsim.spec.scenario.sharding import ShardedOver
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Costs = Mapping[str, tuple[Array, Array]]
 
 #: Rounding.
-_SLACK: Final = 1.0 - 1e-9
+SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
 _SLOWED: Final = 2.0
 #: Level of sharding -> what it shares out.
@@ -286,9 +286,9 @@ def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: H
         whole = np.maximum(0.0 if host.fewer_kernels else whole, layouts.layers * copied)
         once = host.once(shards, device.layer)
     shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
-    least = np.broadcast_to(_bubbled(layouts, words, fewer, left, seconds, head), shape) * _SLACK
-    np.maximum(least, micro * whole / layouts.stages * _SLACK, out=least)
-    least += first * (once * _SLACK)
+    least = np.broadcast_to(_bubbled(layouts, words, fewer, left, seconds, head), shape) * SLACK
+    np.maximum(least, micro * whole / layouts.stages * SLACK, out=least)
+    least += first * (once * SLACK)
     return words.of_families(least)
 
 
@@ -302,7 +302,7 @@ def least_energy(layouts: Layouts, words: FamilyWords, device: DeviceTime, step:
     fewer, _ = layouts.dealt(words)
     layers = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
     shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
-    kernels = words.of_families(np.broadcast_to(layers * (layouts.micro_batches * device.energy * _SLACK), shape))
+    kernels = words.of_families(np.broadcast_to(layers * (layouts.micro_batches * device.energy * SLACK), shape))
     least: Array = waiting * step + (1.0 - waiting) * np.minimum(kernels, step)
     return least
 
@@ -311,7 +311,7 @@ def least_of_all(layouts: Layouts, words: FamilyWords, device: DeviceTime) -> Ar
     """Return the seconds that a step of each row takes at least in any family: without copies to the host, and without update."""
     fewer, left = layouts.dealt(words)
     most: Array = _bubbled(layouts, words, fewer, left, device.layer, device.head).min(axis=(0, 1))
-    return np.maximum(most, layouts.micro_batches * device.whole / layouts.stages) * _SLACK
+    return np.maximum(most, layouts.micro_batches * device.whole / layouts.stages) * SLACK
 
 
 def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
@@ -360,48 +360,3 @@ def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array, la
     fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
     most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller * layer), through)
     return np.where((stages > 1.0) & ~words.stated, most, 0.0)
-
-
-# -- bytes ----------------------------------------------------------------------------------------------------------------
-
-
-def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
-    """Return the bytes that the fullest rank holds at least, when the forward pass of a micro batch has ended.
-
-    Families stand on the first axis, rows on the second.
-    """
-    resolved = layouts.resolved
-    fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
-    layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
-    if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
-        layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
-    shards = layouts.shards(words)
-    state: Any = np.zeros((len(words.ranks), len(layouts.stages)))
-    for name in STATES:
-        state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
-    fewer, left = layouts.dealt(words)
-    first = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
-    # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
-    index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
-    own = np.where(index <= layouts.stages - 2.0, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
-    own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
-    own = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0) & ~words.stated, own, 0.0)
-    least = state * first + _saved(layouts, words, layer, first, np.zeros(1))
-    later = state * own
-    later += _saved(layouts, words, layer, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
-    np.maximum(least, later, out=least)
-    np.maximum(least, state * (layouts.layers / layouts.stages), out=least)
-    least += fixed
-    least *= _SLACK
-    return words.of_families(least)
-
-
-def _saved(layouts: Layouts, words: FamilyWords, layer: dict[str, Array], layers: Array, index: Array) -> Array:
-    """Return what a stage of so many layers saved of micro batches under way.
-
-    A stage may hand on what its last layer made instead of saving it.
-    """
-    saving = np.maximum(layers - 1.0, 0.0)
-    waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
-    saved: Array = saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
-    return saved

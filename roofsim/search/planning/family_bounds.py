@@ -16,12 +16,12 @@ from roofsim.search.planning.bounds import (
     Layouts,
     key_columns,
     least_energy,
-    least_memory,
     least_of_all,
     least_step,
 )
 from roofsim.search.planning.host_bounds import HostTime
 from roofsim.search.planning.layer_costs import HEAD, HOST, MEMORY, PARTS, STATES, head_part, host_layers, priced_layers
+from roofsim.search.planning.memory_bounds import least_memory
 from roofsim.search.sampling import floats
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.offload import Offload
