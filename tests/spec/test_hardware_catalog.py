@@ -107,8 +107,12 @@ QUANTITY = re.compile(r"\d[\d.]*\s*(?:[A-Za-z$]+(?:/[a-z]+)?)")
 GIGA, TERA = 1e9, 1e12
 
 
+#: The parser in C where there is one: every worker reads every file when it collects.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def raw(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
 
 
 def read_gpu(path: Path) -> Gpu:
