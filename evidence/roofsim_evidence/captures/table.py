@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.importers.captured.form import Capture
 
+#: What libraries' code of vision transformers does otherwise than transformers', which the catalog has.
+_TIMM: Final[dict[str, Any]] = {"model__fused_query_key_value": True}
+_TORCHVISION: Final[dict[str, Any]] = _TIMM | {"model__query_key_value_stack": "copied"}
 #: Captured model -> the catalog's model of the same network, the engine that runs it as its library does, and sizes.
 FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "gpt2": ("gpt2-124m", {"engine": "huggingface", "batch": 8, "seq_len": 1024}),
@@ -42,11 +45,11 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "swin-t": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-resnext50": ("resnext50-32x4d", {"batch": 64, "image_size": 224}),
     "timm-seresnet50": ("seresnet50", {"batch": 64, "image_size": 224}),
-    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224, **_TIMM}),
     "timm-swin-tiny": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-beit-base": ("beit-base-patch16-224", {"batch": 64, "image_size": 224}),
-    "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224}),
-    "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224, **_TIMM}),
+    "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224, **_TORCHVISION}),
     "timm-mixer-b16": ("mixer-b16-224", {"batch": 64, "image_size": 224}),
     "sd15-unet": ("sd15-unet", {"batch": 4, "image_size": 64}),
 }
@@ -144,7 +147,11 @@ def _unread(capture: Capture) -> int:
 def beside_family(name: str) -> tuple[float, float]:
     """Return step times (seconds) of a capture and of the catalog's model, run alike."""
     model, asked = FAMILIES[name]
-    own, family = (roofsim.run(given, gpu=CARD, precision="bf16", **asked) for given in (file_of(name), model))
+    sizes = {key: value for key, value in asked.items() if not key.startswith("model__")}
+    own, family = (
+        roofsim.run(given, gpu=CARD, precision="bf16", **words)
+        for given, words in ((file_of(name), sizes), (model, asked))
+    )
     return float(own.step_time), float(family.step_time)
 
 
