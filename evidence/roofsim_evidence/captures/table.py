@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import roofsim
 from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.ops import Copy
 from roofsim.importers.captured.reading import read_capture
 from roofsim.memory.profile import profile
 from roofsim.records import dataclass
@@ -144,6 +145,23 @@ def _unread(capture: Capture) -> int:
     return total
 
 
+def copied(name: str) -> int:
+    """Return how many gradients a training step copies, as their views do not show them in the shape before."""
+    return sum(
+        round(float(op.repeats))
+        for op in graph_of(name).ops
+        if op.phase is Phase.BACKWARD
+        and isinstance(op, Copy)
+        and op.name.rstrip(".0123456789").endswith("copy_gradient")
+    )
+
+
+def copied_by_pytorch(name: str) -> int:
+    """Return how many tensors the captured backward pass copies."""
+    capture, _ = read_capture(file_of(name))
+    return int(capture.backward.get("aten.clone", 0))
+
+
 def beside_family(name: str) -> tuple[float, float]:
     """Return step times (seconds) of a capture and of the catalog's model, run alike."""
     model, asked = FAMILIES[name]
@@ -224,6 +242,7 @@ def page() -> DocsPage:
             "captures.md",
             table=listed(),
             number=len(every),
+            copies=sum(copied(name) == copied_by_pytorch(name) for name in captured()),
             parameters=sum(one.parameters == one.parameters_counted for one in every),
             flops=sum(abs(one.forward - 1.0) < 5e-7 and abs(one.backward - 1.0) < 5e-7 for one in every),
             saved=sum(abs(one.saved - 1.0) <= SAVED_WITHIN for one in every),

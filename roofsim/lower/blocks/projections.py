@@ -77,7 +77,8 @@ def project_copied(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None)
         )
         if bias is not None:
             out = layers.add(out, bias)
-    stack = layers.copy(layers.view(out, "transpose", 3.0, length, batch, width), "contiguous")
+    shown = layers.view(out, "transpose", 3.0, length, batch, width, copies_gradient=True)
+    stack = layers.copy(shown, "contiguous")
     parts = layers.split(stack, 1.0, 1.0, 1.0, axis=0, function="slices")
     q, k, v = (layers.view(part, "transpose", batch, length, heads.heads, size) for part in parts)
     return q, k, v

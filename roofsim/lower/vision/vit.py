@@ -105,6 +105,8 @@ class _Vit:
                     mask = aligned(layers, contiguous_bias(layers, bias, q), x.shape[1], x.shape[0])
             context = attend(layers, self.call, self.heads, q, k, v, mask, bias)
             out = leave(layers, layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=True))
+            if model.query_key_value_stack == "copied":  # tokens come first in it
+                out = layers.view(out, "transpose", *out.shape, copies_gradient=True)
             return layers.dropout(out, model.dropout)
 
     def _projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
