@@ -84,6 +84,7 @@ class CrossAttentionBlock(LayerBlock):
     generates: ClassVar[bool] = False
 
     num_attention_heads: Amount
+    num_key_value_heads: Amount | None = Field(default=None, description="As many as heads, if left out.")
     memory: str = Field(description="A name that a step gave what it hands on (as).")
     head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
     biases: bool = False
@@ -98,6 +99,9 @@ class CrossAttentionBlock(LayerBlock):
         """Return tokens of the same width."""
         wants(taken, "tokens", what="cross_attention")
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
+        if self.num_key_value_heads is not None:
+            shared = sizes.of(self.num_key_value_heads, "num_key_value_heads")
+            divides(heads, shared, "num_attention_heads", "num_key_value_heads")
         if self.head_size is None:
             divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
         else:
@@ -266,37 +270,6 @@ class ShortConvBlock(LayerBlock):
         return taken
 
 
-class TimeMixBlock(LayerBlock):
-    """RWKV's attention (arXiv 2305.13048): each channel decays and adds up over time, gated by a receptance."""
-
-    recurrent: ClassVar[bool] = True
-
-    attention_size: Amount | None = Field(default=None, description="As the width, if left out.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="rwkv_time_mix")
-        if self.attention_size is not None:
-            sizes.of(self.attention_size, "attention_size")
-        return taken
-
-
-class ChannelMixBlock(LayerBlock):
-    """RWKV's feed-forward layer: squared ReLU, gated by a receptance; it sees the token before."""
-
-    main: ClassVar[str] = "intermediate_size"
-    recurrent: ClassVar[bool] = True
-
-    intermediate_size: Amount | None = Field(default=None, description="4 x width, if left out.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="rwkv_channel_mix")
-        if self.intermediate_size is not None:
-            sizes.of(self.intermediate_size, "intermediate_size")
-        return taken
-
-
 class PlaceBlock(LayerBlock):
     """Kept tokens (of images, of sound) in the place of as many of a sequence: what a prompt holds room for."""
 
@@ -304,6 +277,7 @@ class PlaceBlock(LayerBlock):
     splits_tensor: ClassVar[bool] = True
 
     tokens: str = Field(description="A name that a step gave what it hands on (as).")
+    adds: bool = Field(default=False, description="Whether they are added to what stands there.")
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the sequence."""
