@@ -52,6 +52,8 @@ class Dims:
         Sizes at which the program is looked at; a fixed one is the only one.
     others
         Open dimensions that are neither.
+    numbers
+        Inputs of one whole number, which may be stated as sizes are.
     """
 
     counted_in: str
@@ -60,6 +62,7 @@ class Dims:
     batches: tuple[int, ...]
     lengths: tuple[int, ...]
     others: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
 
     def points(self) -> list[Point]:
         """Return the sizes at which it is looked at: every length at one batch, the other batches at the first and the last."""
