@@ -438,3 +438,13 @@ def test_names_of_a_file_are_text(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "<img src=x" not in page.read_text(encoding="utf-8")
     assert "\x1b[31m" not in answer.output
+
+
+def test_a_length_that_has_a_number_is_the_length(tmp_path):
+    """Frames of sound: two open sizes, of which the second stands for the length, and is fixed."""
+    path = saved(
+        tmp_path,
+        model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, ["batch", "frames"])}, {"y": (FLOAT, None)}),
+    )
+    (op,) = graph_of(path, batch=4, model__dims={"frames": 576})
+    assert op.outputs[0].shape == (4.0, 576.0)
