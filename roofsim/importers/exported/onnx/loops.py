@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from roofsim.importers.exported.onnx.values import OnnxValue
 from roofsim.importers.exported.tape import fail, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from roofsim.importers.exported.onnx.graph import OnnxWalk
+    from roofsim.importers.exported.tape import ExportTape
 
 #: Nodes that a loop may be written out as.
 MOST_WRITTEN: Final = 200_000
@@ -20,7 +20,31 @@ _INT64: Final = 7
 _BOOL: Final = 9
 
 
-def write_loop(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
+class GraphWalk(Protocol):
+    """What of a walk through a graph a loop asks for."""
+
+    source: str
+    values: dict[str, OnnxValue]
+    tape: ExportTape
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own ops."""
+
+    def enter(self, graph: Any) -> None:
+        """Take note of the constants of a graph."""
+
+    def nodes(self, nodes: Iterable[Any]) -> None:
+        """Write down nodes, in order."""
+
+    def tensor(self, value: OnnxValue) -> int:
+        """Return the number of a value's tensor."""
+
+    def type_name(self, elem: int, name: str) -> str:
+        """Return the name of a type."""
+
+
+def write_loop(walk: GraphWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
     """Write a loop out: its body as often as it turns, what a turn hands on to the next, and what all turns make, put together.
 
     Raises
@@ -36,7 +60,7 @@ def write_loop(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) ->
         _scan(walk, node, inputs)
 
 
-def _loop(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
+def _loop(walk: GraphWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
     count, goes_on, *carried = inputs
     body = _body(node)
     if count is None or count.constant is None or (goes_on is not None and goes_on.constant is None):
@@ -59,7 +83,7 @@ def _loop(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None
     _give(walk, node, carried, made, [0] * len(made))
 
 
-def _scan(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
+def _scan(walk: GraphWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None:
     body, attributes = _body(node), {attribute.name: attribute for attribute in node.attribute}
     number = int(attributes["num_scan_inputs"].i)
     carried, over = list(inputs[: len(inputs) - number]), inputs[len(inputs) - number :]
@@ -79,7 +103,7 @@ def _scan(walk: OnnxWalk, node: Any, inputs: Sequence[OnnxValue | None]) -> None
     _give(walk, node, carried, made, _axes(attributes.get("scan_output_axes"), len(made)))
 
 
-def _turn(walk: OnnxWalk, body: Any, own: Sequence[OnnxValue | None]) -> list[OnnxValue]:
+def _turn(walk: GraphWalk, body: Any, own: Sequence[OnnxValue | None]) -> list[OnnxValue]:
     """Write the body once, with what this turn starts from; returns what it gives out."""
     walk.enter(body)
     for port, value in zip(body.input, own, strict=True):
@@ -90,7 +114,7 @@ def _turn(walk: OnnxWalk, body: Any, own: Sequence[OnnxValue | None]) -> list[On
 
 
 def _give(
-    walk: OnnxWalk, node: Any, carried: Sequence[OnnxValue | None], made: list[list[OnnxValue]], axes: list[int]
+    walk: GraphWalk, node: Any, carried: Sequence[OnnxValue | None], made: list[list[OnnxValue]], axes: list[int]
 ) -> None:
     """Name what a loop gives out: what its last turn hands on, and what all turns made, stacked."""
     for name, value in zip(node.output, carried, strict=False):
@@ -110,7 +134,7 @@ def _give(
         _run(walk, node, "Concat", names, name, axis=axis)
 
 
-def _slice(walk: OnnxWalk, whole: OnnxValue, axis: int, turn: int) -> OnnxValue:
+def _slice(walk: GraphWalk, whole: OnnxValue, axis: int, turn: int) -> OnnxValue:
     """Return what a turn of a scan works on: a row of an input, shown where it lies (onnxruntime: OrtValueTensorSlicer)."""
     shape = tuple(size for place, size in enumerate(whole.sizes) if place != axis % len(whole.sizes))
     name = f"{whole.name}.{turn}"
@@ -119,7 +143,7 @@ def _slice(walk: OnnxWalk, whole: OnnxValue, axis: int, turn: int) -> OnnxValue:
     return OnnxValue(name, shape, whole.elem, number=number, of_data=whole.of_data)
 
 
-def _run(walk: OnnxWalk, node: Any, op: str, inputs: list[str], output: str, **attributes: Any) -> None:
+def _run(walk: GraphWalk, node: Any, op: str, inputs: list[str], output: str, **attributes: Any) -> None:
     from onnx import helper
 
     walk.nodes([helper.make_node(op, inputs, [output], name=f"{node.name}.{op}", **attributes)])
@@ -140,7 +164,7 @@ def _axes(attribute: Any, number: int) -> list[int]:
     return [0] * number if attribute is None else [int(axis) for axis in attribute.ints]
 
 
-def _check(walk: OnnxWalk, node: Any, turns: int, nodes: int) -> None:
+def _check(walk: GraphWalk, node: Any, turns: int, nodes: int) -> None:
     if turns * nodes > MOST_WRITTEN:
         fail(
             walk.source,
@@ -149,7 +173,7 @@ def _check(walk: OnnxWalk, node: Any, turns: int, nodes: int) -> None:
         )
 
 
-def _unknown(walk: OnnxWalk, node: Any) -> NoReturn:
+def _unknown(walk: GraphWalk, node: Any) -> NoReturn:
     fail(
         walk.source,
         f"the loop {shown(node.name)!r} ({node.op_type}) turns as often as data says",
