@@ -436,11 +436,12 @@ def _conformer() -> Any:
 
 def _timm(name: str) -> Any:
     from timm import create_model
-    from timm.models import metaformer
+    from timm.models import metaformer, vision_transformer
 
     # Rates of dropped paths are 0, and would be read as values.
     metaformer.calculate_drop_path_rates = lambda _rate, depths, **_others: [[0.0] * depth for depth in depths]
-    return create_model(name)
+    vision_transformer.calculate_drop_path_rates = lambda _rate, depth, **_others: [0.0] * depth
+    return create_model(name, num_classes=1000)
 
 
 def _maxvit() -> Any:
@@ -558,6 +559,12 @@ CASES: dict[str, Case] = {
     "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
     "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
+    **{
+        f"vit-{size}-patch14-dinov2": (
+            "timm", "", partial(_timm, f"vit_{size}_patch14_dinov2"), _one_image(3, 518, 518),
+        )
+        for size in ("small", "base", "large")
+    },
     "gmlp-s16": ("timm", "", partial(_timm, "gmlp_s16_224"), _one_image(3, 224, 224)),
     "resmlp-12": ("timm", "", partial(_timm, "resmlp_12_224"), _one_image(3, 224, 224)),
     "poolformer-s12": ("timm", "", partial(_timm, "poolformer_s12"), _one_image(3, 224, 224)),
@@ -615,6 +622,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
         ),
         _classes,
     ),
+    **dict.fromkeys((name for name in CASES if name.endswith("dinov2")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
 }

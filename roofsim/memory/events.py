@@ -152,7 +152,9 @@ class _Program:
 
 def _update_of(storages: Storages, index: int) -> _Update:
     """Split an update's states and temporaries, which the graph sums over all parameters, into one a parameter."""
-    op, trained = storages.updates[index], list(storages.trained.values())[index]
+    op = storages.updates[index]
+    assert op.stored is not None
+    trained = storages.trained[op.stored]  # an average and an outer step update the same parameters once more
     elements = sum(trained)
     states = [_bytes(tensor.numel) / elements * tensor.dtype.itemsize for tensor in op.inputs]
     sizes = [math.ceil(numel * state) for numel in trained for state in states]

@@ -44,7 +44,7 @@ class Storages:
     trained
         Elements of each trained parameter, by type.
     updates
-        The updates of the parameters, one a type.
+        The updates of the parameters, one a type and kind of update.
     """
 
     sizes: list[int] = field(default_factory=list)

@@ -70,6 +70,20 @@ def test_a_step_shows_a_share_of_the_exchange():
 
 
 @pytest.mark.parametrize(
+    "more", [{"weight_average": "ema"}, {"local_steps": {"every": 100, "workers": 2}}, {"optimizer": "muon"}]
+)
+def test_the_allocator_sees_every_update_of_the_same_parameters(more):
+    held = roofsim.memory("gpt2-124m", gpu="h100", gpus=2, precision="bf16", **more).to_dict()
+    plain = roofsim.memory("gpt2-124m", gpu="h100", gpus=2, precision="bf16").to_dict()
+    assert held != plain
+
+
+def test_workers_are_not_searched():
+    with pytest.raises(SpecError, match="workers that train apart are not searched"):
+        roofsim.plan("gpt2-124m", gpu="h100", gpus=8, local_steps={"every": 100})
+
+
+@pytest.mark.parametrize(
     ("parallel", "workload", "message"),
     [
         ({"local_steps": {"every": 100, "workers": 3}}, {}, "3 workers do not divide data 8"),

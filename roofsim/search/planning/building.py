@@ -35,6 +35,7 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
     SpecError
         When the scenario itself is wrong, or an axis.
     """
+    _refuse_apart(document)
     alone = document
     fixed = {".".join(key_path(key, Place("--fix"))) for key in wish.fixed}
     stated = {key: _stated(document, key) for key in (*ALONE, "parallel.offload")}
@@ -103,6 +104,15 @@ def _digest(document: Document, wish: Wish, engines: Sequence[Any], resolve: Cal
             said = error.reason
         digest.update(said.encode())
     return digest.hexdigest()
+
+
+def _refuse_apart(document: Document) -> None:
+    """Refuse workers that train apart: their number would be a choice beside the layout of each."""
+    if _stated(document, "parallel.local_steps") is not None:
+        hint = "Plan one worker: leave it out, with the GPUs of a worker and its share of the batch."
+        place = document.place(("parallel", "local_steps"))
+        message = "layouts of workers that train apart are not searched"
+        raise SpecError(Problem(message, place, "parallel.local_steps", hint))
 
 
 def _stated(document: Document, key: str) -> Any:
