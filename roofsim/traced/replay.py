@@ -21,7 +21,7 @@ from roofsim.traced.keys import Keys
 from roofsim.traced.notes import LENGTH, Record, Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
+#: Rows up to which the results of a block are kept for points that have the same ones.
+_KEPT: Final = 4096
 #: Share of the points from which on a block's rows are worked out for each point.
 _LARGE: Final = 0.6
 
@@ -97,6 +99,8 @@ class Replay:
         here = {self.nodes[leaf].columns for leaf in self.leaves}
         self.derived = {bit: node for bit, node in self.derived.items() if bit in here}
         self.blocks = self._blocks(needed, set(wanted))
+        self.kept: dict[int, tuple[Any, dict[int, Any]]] = {}
+        """Columns of a block of few rows -> the values of its leaves the last time, and its results."""
         self.joined: Replay | None = None
         """The same with blocks that have about as many rows as there are points joined to one, once that is known."""
 
@@ -126,6 +130,7 @@ class Replay:
         for block in self.blocks:
             whole |= block.columns
         joined = copy(self)
+        joined.kept = {}
         joined.nodes = {
             number: node._replace(columns=whole) if node.columns in large and number not in held else node
             for number, node in self.nodes.items()
@@ -134,6 +139,20 @@ class Replay:
         joined.blocks = joined._blocks(sorted(joined.nodes), wanted)
         joined.joined = joined
         return joined
+
+    def part(self, wanted: Iterable[int], given: Iterable[int]) -> Replay:
+        """Return what works out some of the operations; columns that are `given` follow from no others: their values are leaves."""
+        part = copy(self)
+        part.results, part.constants, part.guards = {str(number): Ref(number) for number in wanted}, {}, []
+        part.derived = {bit: node for bit, node in self.derived.items() if bit not in set(given)}
+        part.kept, part.positive = {}, 0
+        needed = part._needed([ref.node for ref in part.results.values()])
+        part.leaves = [number for number in needed if self.nodes[number].function is None]
+        here = {self.nodes[leaf].columns for leaf in part.leaves}
+        part.derived = {bit: node for bit, node in part.derived.items() if bit in here}
+        part.blocks = part._blocks(needed, {ref.node for ref in part.results.values()})
+        part.joined = part
+        return part
 
     def _needed(self, todo: list[int]) -> list[int]:
         needed: set[int] = set()
@@ -248,7 +267,7 @@ class Replay:
                     made.add(bit)
                     elements += self._derive(bit, node, keys, values)
                     keys.prepare(sets)
-            elements += self._run_block(block, keys, values)
+            elements += self._kept_block(block, keys, leaves, values)
         belongs = np.ones(rows, dtype=bool)
         for guard in self.guards:
             node = self.nodes[guard.node]
@@ -276,6 +295,26 @@ class Replay:
         codes = codes.ravel().astype(np.int32)
         keys.add(bit, codes, len(distinct), self.nodes[node].columns)
         return float(len(codes))
+
+    def _kept_block(
+        self, block: ReplayBlock, keys: Keys, leaves: Mapping[int, NDArray[Any]], values: dict[int, Any]
+    ) -> float:
+        """Work out a block, unless its few rows are those of the last time; return how many elements that took."""
+        if keys.count(block.columns) > _KEPT or not block.steps:
+            return self._run_block(block, keys, values)
+        inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns & block.columns]
+        at = {bit: keys.codes(block.columns, bit) for bit in {self.nodes[leaf].columns for leaf in inside}}
+        own = [
+            np.take(leaves.get(leaf, values.get(leaf)), at[self.nodes[leaf].columns], axis=0).tobytes()
+            for leaf in inside
+        ]
+        known = self.kept.get(block.columns)
+        if known is not None and known[0] == own:
+            values |= known[1]
+            return 0.0
+        elements = self._run_block(block, keys, values)
+        self.kept[block.columns] = own, {ref: values[ref] for ref in block.gives}
+        return elements
 
     def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
         rows = keys.count(block.columns)
