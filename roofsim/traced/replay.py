@@ -191,7 +191,7 @@ class Replay:
                     block.gathers[ref] = -math.prod(self.nodes[ref].shape)
             kept = set(block.gives)
             free = tuple(ref for ref in own if last[node.columns, ref] == number and ref not in kept)
-            block.steps.append((node.function, _prepared(node), number, free))
+            block.steps.append((node.function, prepared(node), number, free))
             if node.axis >= 0:
                 width = -math.prod(node.shape)
                 block.width += width if node.function not in _VIEWS else 0
@@ -238,20 +238,21 @@ class Replay:
                 leaf: leaves[self.given[leaf]] for leaf in self.leaves if self.nodes[leaf].columns not in self.derived
             }
         try:
-            return self._run(leaves, codes, rows)
+            return self.worked_out(leaves, codes, rows)
         except _NotPositiveError:
             return self.plain().run(given, codes, rows)
 
-    def _run(
-        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int
+    def worked_out(
+        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int, *, differ: bool = True
     ) -> tuple[dict[str, Any], NDArray[Any], float]:
+        """Do what `run` does, with a value for each leaf of these operations, written anew or not; unless points `differ`, several may be alike."""
         if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
-            return self.joined._run(leaves, codes, rows)
+            return self.joined.worked_out(leaves, codes, rows, differ=differ)
         counts = {
             bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
         }
         own = {bit: code for bit, code in codes.items() if bit in counts}
-        keys = Keys(own, counts, rows, differ=len(own) == len(codes))
+        keys = Keys(own, counts, rows, differ=differ and len(own) == len(codes))
         values: dict[int, Any] = {
             leaf: np.take(leaves[leaf], keys.codes(bit, bit))
             for leaf in self.leaves
@@ -271,7 +272,7 @@ class Replay:
         belongs = np.ones(rows, dtype=bool)
         for guard in self.guards:
             node = self.nodes[guard.node]
-            broken = _broken(values[guard.node], guard.value, node.axis)
+            broken = broken_by(values[guard.node], guard.value, node.axis)
             if broken.any():
                 place = keys.rows_of(node.columns)
                 belongs &= ~(broken if place is None else broken[place])
@@ -280,7 +281,8 @@ class Replay:
         results = dict(self.constants)
         for name, ref in self.results.items():
             place = keys.rows_of(self.nodes[ref.node].columns)
-            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=0)
+            axis = self.nodes[ref.node].axis
+            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=axis)
             elements += 0.0 if place is None else float(rows)
         return results, belongs, elements
 
@@ -338,7 +340,7 @@ class Replay:
                 )
             for leaf in inside:
                 at[leaf] = values[leaf][first:stop]
-            _worked(block.steps, at, stop - first)
+            worked(block.steps, at, stop - first)
             for ref in own:
                 pieces[ref].append(at[ref])
         for ref, parts in pieces.items():
@@ -347,7 +349,7 @@ class Replay:
         return rows * (block.width + gathered)
 
 
-def _worked(
+def worked(
     steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int
 ) -> None:
     """Work out operations one after the other."""
@@ -369,7 +371,7 @@ def _worked(
 _VIEWS: Final = frozenset({np.ndarray.reshape, np.ndarray.__getitem__, np.broadcast_to})
 
 
-def _prepared(node: Node) -> Any:
+def prepared(node: Node) -> Any:
     """Return the arguments of an operation: a slot, two slots, or what calls its function with what is in the slots."""
     arguments, options = node.arguments, node.options
     if not options and all(type(argument) is Ref for argument in arguments):
@@ -405,7 +407,8 @@ def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
     return rows if kept is LENGTH else kept
 
 
-def _broken(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:
+def broken_by(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:
+    """Tell which points say something else than a guard asks of a node whose points are along an axis."""
     broken = np.moveaxis(np.asarray(values) != value, axis, 0)
     each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
     return each

@@ -1,0 +1,300 @@
+"""Compile elementwise operations to one loop over points, with llvmlite where it is installed (extra ``roofsim[fast]``).
+
+numpy writes the result of each operation for thousands of points before the next one reads it. Here the noted operations themselves
+become instructions on registers of eight points: what they take of a stretch is loaded once, and nothing but the results is written.
+Each operation is rounded by itself, as IEEE 754 says and numpy does (no product and sum in one, no other order), so that results are
+those of numpy to the last bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.points import QUOTIENTS
+from roofsim.records import dataclass
+from roofsim.traced.notes import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from roofsim.traced.notes import Node
+
+#: Points that a register holds.
+LANES: Final = 8
+_NUMBERS: Final = f"<{LANES} x double>"
+_TRUTHS: Final = f"<{LANES} x i1>"
+_PLAIN: Final = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
+_COMPARED: Final = {
+    np.greater: "ogt", np.greater_equal: "oge", np.less: "olt", np.less_equal: "ole", np.equal: "oeq", np.not_equal: "une",
+}  # fmt: skip
+_ENDS: Final = {np.maximum: "ogt", np.minimum: "olt"}
+_TRUTH: Final = {np.bitwise_and: "and", np.bitwise_or: "or", np.logical_and: "and", np.logical_or: "or"}
+
+
+@cache
+def is_there() -> bool:
+    """Tell whether llvmlite is installed."""
+    return find_spec("llvmlite") is not None
+
+
+@dataclass(frozen=True)
+class CompiledSteps:
+    """Operations as one loop.
+
+    Attributes
+    ----------
+    engine
+        What holds the machine code.
+    call
+        The loop.
+    operations
+        How many operations it does for each point.
+    """
+
+    engine: Any
+    call: Any
+    operations: int
+
+    def run(
+        self, numbers: NDArray[np.float64], starts: NDArray[np.int64], values: NDArray[np.float64], results: int
+    ) -> NDArray[np.float64]:
+        """Return the results of points.
+
+        Parameters
+        ----------
+        numbers
+            What each stretch gives: one row of numbers.
+        starts
+            The first point of each stretch, and behind them how many points there are.
+        values
+            What each point gives: a row for each leaf.
+        results
+            How many results there are.
+        """
+        points = int(starts[-1])
+        spread = np.zeros((len(values), points + LANES))
+        spread[:, :points] = values
+        out = np.empty((results, points + LANES))
+        numbers, starts = np.ascontiguousarray(numbers), np.ascontiguousarray(starts)
+        self.call(numbers.ctypes.data, starts.ctypes.data, len(numbers), spread.ctypes.data, out.ctypes.data, points + LANES)
+        return out[:, :points]
+
+
+def compiled(
+    nodes: Mapping[int, Node],
+    order: Sequence[int],
+    numbers: Sequence[int],
+    leaves: Sequence[int],
+    results: Sequence[int],
+    alias: Mapping[int, int],
+) -> CompiledSteps | None:
+    """Return operations as one loop; None where llvmlite is not there, or one of them is none that it has.
+
+    Parameters
+    ----------
+    nodes
+        Number of an operation -> operation.
+    order
+        The operations, each behind what it takes.
+    numbers, leaves
+        What each stretch, and each point, gives.
+    results
+        Operations whose results are asked for.
+    alias
+        Leaf -> the operation whose result it is.
+    """
+    if not is_there():
+        return None
+    writer = _Writer(nodes, alias)
+    return _made(writer.text(order, numbers, leaves, results), len(order)) if writer.knows(order) else None
+
+
+class _Writer:
+    """Write operations as text of LLVM's language."""
+
+    def __init__(self, nodes: Mapping[int, Node], alias: Mapping[int, int]) -> None:
+        self.nodes, self.alias = nodes, alias
+        self.lines: list[str] = []
+        self.held: dict[int, str] = {}
+        """Operation -> the register of its result."""
+        self.truths: set[str] = set()
+        self.count = 0
+
+    def knows(self, order: Sequence[int]) -> bool:
+        """Tell whether all operations are elementwise ones that it has."""
+        return all(self._knows(self.nodes[number]) for number in order)
+
+    def _knows(self, node: Node) -> bool:
+        known = (_PLAIN, _COMPARED, _ENDS, _TRUTH, QUOTIENTS, (np.where, np.sqrt, np.square))
+        if node.options or node.shape != (-1,) or not any(node.function in each for each in known):
+            return False
+        return all(
+            self.nodes[one.node].shape == (-1,) if type(one) is Ref else isinstance(one, int | float)
+            for one in node.arguments
+        )
+
+    def text(self, order: Sequence[int], numbers: Sequence[int], leaves: Sequence[int], results: Sequence[int]) -> str:
+        """Return the loop over stretches, and over the points of each."""
+        front: list[str] = []
+        for place, number in enumerate(numbers):
+            front += [
+                f"%p{place} = getelementptr double, ptr %row, i64 {place}",
+                f"%v{place} = load double, ptr %p{place}",
+                f"%w{place} = insertelement {_NUMBERS} poison, double %v{place}, i32 0",
+                f"%s{place} = shufflevector {_NUMBERS} %w{place}, {_NUMBERS} poison, <{LANES} x i32> zeroinitializer",
+            ]
+            self.held[number] = f"%s{place}"
+        for place, number in enumerate(leaves):
+            at = self._at("values", place)
+            self.held[number] = self._do(f"load {_NUMBERS}, ptr {at}, align 8")
+        for number in order:
+            self.held[number] = self._operation(self.nodes[number])
+        for place, number in enumerate(results):
+            at = self._at("results", place)
+            self.lines.append(f"store {_NUMBERS} {self._number(self._register(number))}, ptr {at}, align 8")
+        return _LOOP.format(
+            numbers=_NUMBERS, lanes=LANES, width=len(numbers), front="\n".join(front), body="\n".join(self.lines)
+        )
+
+    def _do(self, instruction: str) -> str:
+        self.count += 1
+        self.lines.append(f"%t{self.count} = {instruction}")
+        return f"%t{self.count}"
+
+    def _at(self, array: str, place: int) -> str:
+        """Return where the points of a row of an array are."""
+        offset = self._do(f"mul i64 %stride, {place}")
+        return self._do(f"getelementptr double, ptr %{array}, i64 {self._do(f'add i64 {offset}, %i')}")
+
+    def _register(self, number: int) -> str:
+        while number in self.alias and number not in self.held:
+            number = self.alias[number]
+        return self.held[number]
+
+    def _taken(self, argument: Any) -> str:
+        if type(argument) is Ref:
+            return self._register(argument.node)
+        (bits,) = struct.unpack("<Q", struct.pack("<d", float(argument)))
+        return f"<{', '.join([f'double 0x{bits:016X}'] * LANES)}>"
+
+    def _number(self, register: str) -> str:
+        return self._do(f"uitofp {_TRUTHS} {register} to {_NUMBERS}") if register in self.truths else register
+
+    def _truth(self, register: str) -> str:
+        if register in self.truths:
+            return register
+        made = self._do(f"fcmp une {_NUMBERS} {register}, zeroinitializer")
+        self.truths.add(made)
+        return made
+
+    def _operation(self, node: Node) -> str:
+        function, taken = node.function, [self._taken(one) for one in node.arguments]
+        if function is np.where or function in _TRUTH:
+            return self._chosen(taken) if function is np.where else self._joined(_TRUTH[function], taken)
+        taken = [self._number(register) for register in taken]
+        if function is np.sqrt:
+            return self._do(f"call {_NUMBERS} @llvm.sqrt.v{LANES}f64({_NUMBERS} {taken[0]})")
+        if function is np.square:
+            return self._do(f"fmul {_NUMBERS} {taken[0]}, {taken[0]}")
+        both = f"{_NUMBERS} {taken[0]}, {taken[1]}"
+        if function in _PLAIN:
+            return self._do(f"{_PLAIN[function]} {both}")
+        if function in _COMPARED:
+            made = self._do(f"fcmp {_COMPARED[function]} {both}")
+            self.truths.add(made)
+            return made
+        return self._end(_ENDS[function], taken) if function in _ENDS else self._quotient(taken)
+
+    def _chosen(self, taken: list[str]) -> str:
+        condition, first, second = self._truth(taken[0]), self._number(taken[1]), self._number(taken[2])
+        return self._select(condition, first, second)
+
+    def _joined(self, word: str, taken: list[str]) -> str:
+        made = self._do(f"{word} {_TRUTHS} {self._truth(taken[0])}, {self._truth(taken[1])}")
+        self.truths.add(made)
+        return made
+
+    def _select(self, condition: str, first: str, second: str) -> str:
+        return self._do(f"select {_TRUTHS} {condition}, {_NUMBERS} {first}, {_NUMBERS} {second}")
+
+    def _end(self, order: str, taken: list[str]) -> str:
+        """Return the larger or the smaller; what is not a number, where either is not."""
+        first, second = taken
+        end = self._select(self._do(f"fcmp {order} {_NUMBERS} {first}, {second}"), first, second)
+        return self._select(self._do(f"fcmp uno {_NUMBERS} {first}, {first}"), first, end)
+
+    def _quotient(self, taken: list[str]) -> str:
+        """Return a quotient; 0 where nothing is divided."""
+        nothing = self._do(f"fcmp oeq {_NUMBERS} {taken[0]}, zeroinitializer")
+        return self._select(nothing, "zeroinitializer", self._do(f"fdiv {_NUMBERS} {taken[0]}, {taken[1]}"))
+
+
+#: What is at `i` of the rows of `values` and `results` belongs to one point; a register may reach beyond the last point of a stretch,
+#: where the next stretch writes its own.
+_LOOP: Final = """
+declare {numbers} @llvm.sqrt.v{lanes}f64({numbers})
+define void @loop(ptr noalias %numbers, ptr noalias %starts, i64 %stretches, ptr noalias %values, ptr noalias %results,
+                  i64 %stride) {{
+entry:
+  %some = icmp sgt i64 %stretches, 0
+  br i1 %some, label %stretch, label %done
+stretch:
+  %each = phi i64 [ 0, %entry ], [ %following, %last ]
+  %offset = mul i64 %each, {width}
+  %row = getelementptr double, ptr %numbers, i64 %offset
+{front}
+  %from = getelementptr i64, ptr %starts, i64 %each
+  %following = add i64 %each, 1
+  %to = getelementptr i64, ptr %starts, i64 %following
+  %start = load i64, ptr %from
+  %stop = load i64, ptr %to
+  %any = icmp slt i64 %start, %stop
+  br i1 %any, label %points, label %last
+points:
+  %i = phi i64 [ %start, %stretch ], [ %next, %points ]
+{body}
+  %next = add i64 %i, {lanes}
+  %more = icmp slt i64 %next, %stop
+  br i1 %more, label %points, label %last
+last:
+  %again = icmp slt i64 %following, %stretches
+  br i1 %again, label %stretch, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _made(text: str, operations: int) -> CompiledSteps:
+    """Compile a loop for this processor."""
+    import llvmlite.binding as llvm  # an extra; a tenth of a second
+
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(None, pointer, pointer, whole, pointer, pointer, whole)
+    return CompiledSteps(engine, kind(engine.get_function_address("loop")), operations)
+
+
+def _machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    wide = ",-prefer-256-bit" if "+avx512f" in features else ""
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features + wide, opt=2)
