@@ -7,9 +7,7 @@ The column with the most values is the inner one of the grids; every combination
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +18,7 @@ from roofsim.search.families import Rows, ScenarioFamily
 from roofsim.search.mesh import MeshAnswer, axis_of_number, mesh_of
 from roofsim.search.resolving import Shared
 from roofsim.search.sampling import FIGURES, floats
+from roofsim.traced.compiled import LANES
 from roofsim.traced.grid import GridReplay, GridRows, NoGridError
 from roofsim.traced.replay import broken_by
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from roofsim.search.sampling import TracedProgram
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
+    from roofsim.traced.grid import Stretches
     from roofsim.traced.notes import Guard
 
 #: Points that are worked on at once.
@@ -40,6 +40,25 @@ AT_ONCE: Final = 1 << 20
 _TRIED: Final = 20_000
 #: What is said of points that break no rule.
 _NONE: Final = np.iinfo(np.int16).max
+
+
+@dataclass(frozen=True)
+class GridPart:
+    """What a program says of the points of a grid.
+
+    Attributes
+    ----------
+    mask
+        Which points it gives figures of; row times value, and `LANES` more columns.
+    cut
+        Stretches of their rows.
+    broken
+        The first rule that each point breaks which it refuses; `_NONE` of all others.
+    """
+
+    mask: NDArray[np.bool_]
+    cut: Stretches
+    broken: NDArray[np.int16]
 
 
 class GridProgram:
@@ -61,6 +80,14 @@ class GridProgram:
         )
         if not set(self.guards.following) <= set(self.figures.following):
             raise NoGridError("guards on columns that figures do not have")
+        results, self.always = program.refuses.results, _NONE
+        self.rules: dict[int, int] = {}
+        """Node of the condition of a rule -> the first rule that has it."""
+        for place in reversed(range(len(program.rules))):
+            if str(place) in results:
+                self.rules[results[str(place)].node] = place
+            elif program.refuses.constants[str(place)]:
+                self.always = place
 
     def rows(self, rows: Rows, values: NDArray[np.float64]) -> GridRows:
         """Return rows as the program's columns have them, with the values of the inner one."""
@@ -75,45 +102,95 @@ class GridProgram:
         fine = np.ones(len(values), dtype=bool) if split is None else (values > 1.0) == split
         return self.program.own(rows, beside=self.inner), fine
 
-    def first_broken(self, rows: GridRows) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-        """Return the first rule that each point breaks, and which points belong to it as far as rules and what they need say."""
-        nodes: dict[int, list[int]] = {}
-        codes = np.full(rows.rows, _NONE, dtype=np.int16)
-        for place in range(len(self.program.rules)):
-            if str(place) in self.refuses.replay.results:
-                nodes.setdefault(self.refuses.replay.results[str(place)].node, []).append(place)
-            elif self.refuses.replay.constants[str(place)]:
-                codes[:] = np.minimum(codes, place)
-        varied = [node for node in nodes if self.refuses.varies(node)]
-        for node, broken in self.refuses.of_rows(set(nodes) - {*varied}, rows).items():
-            codes = np.minimum(codes, np.where(broken.astype(bool), min(nodes[node]), _NONE).astype(np.int16))
-        whole = np.broadcast_to(codes[:, np.newaxis], (rows.rows, rows.values))
-        if varied:
-            chosen, made = self.refuses.on_grid(varied, rows)
-            least = np.full((len(chosen.first), rows.values), _NONE, dtype=np.int16)
-            for node, broken in made.items():
-                np.minimum(least, min(nodes[node]), out=least, where=broken.astype(bool))
-            whole = np.minimum(np.take(least, chosen.place, axis=0), codes[:, np.newaxis])
-        return whole, self._holds(self.refuses, self.refuses.replay.guards, rows)
+    def part(self, rows: GridRows, left: NDArray[np.bool_]) -> GridPart:
+        """Return what it says of the points of a grid that are left.
 
-    def _holds(self, replay: GridReplay, guards: Sequence[Guard], rows: GridRows) -> NDArray[np.bool_]:
-        """Tell which points say what guards ask, of those that stretches do not decide."""
-        kept = functools.reduce(operator.or_, (bit for bit in replay.following if not self._dense(bit)), 0)
-        alone = [guard for guard in guards if not replay.varies(guard.node)]
-        fine = np.ones(rows.rows, dtype=bool)
-        for node, values in replay.of_rows([guard.node for guard in alone], rows).items():
-            for guard in alone:
+        Raises
+        ------
+        NoGridError
+            Where it cannot be worked out for grids.
+        """
+        refuses, guards, figures = self.refuses, self.guards, self.figures
+        rules = [node for node in self.rules if refuses.varies(node)]
+        first = [guard for guard in self.program.refuses.guards if refuses.varies(guard.node)]
+        then = [guard for guard in self.program.guards.guards if guards.varies(guard.node) and not self._of_stretch(guard)]
+        asked = [*rules, *(guard.node for guard in first)], [guard.node for guard in then], [*figures.following.values()]
+        columns = refuses.outer(asked[0]) | guards.outer(asked[1]) | figures.outer(asked[2])
+        chosen = figures.told_apart(columns, rows)
+        shape = len(chosen.first), rows.values
+        made, following = refuses.on_grid(asked[0], rows, chosen), figures.on_grid(asked[2], rows, chosen)
+        broken, belongs = np.full(shape, self.always, dtype=np.int16), np.ones(shape, dtype=bool)
+        for node in rules:
+            np.minimum(broken, np.int16(self.rules[node]), out=broken, where=made[node].astype(bool))
+        for guard in first:
+            belongs &= made[guard.node] == guard.value
+        answers = belongs & (broken == _NONE)
+        for node, values in guards.on_grid(asked[1], rows, chosen).items():
+            for guard in then:
                 if guard.node == node:
-                    fine &= ~broken_by(values, guard.value, replay.nodes[node].axis)
-        whole = np.broadcast_to(fine[:, np.newaxis], (rows.rows, rows.values))
-        varied = [guard for guard in guards if replay.varies(guard.node) and not replay.nodes[guard.node].columns & kept]
-        if varied:
-            chosen, made = replay.on_grid([guard.node for guard in varied], rows)
-            every = np.ones((len(chosen.first), rows.values), dtype=bool)
-            for guard in varied:
-                every &= made[guard.node] == guard.value
-            whole = np.take(every, chosen.place, axis=0) & fine[:, np.newaxis]
-        return whole
+                    answers &= values == guard.value
+        if len(figures.dense) < len(figures.following):
+            figures.learn(following, answers)
+            return self.part(rows, left)
+        own, code = self._rules_of_rows(rows)
+        fine = own & (code == _NONE) & self._guards_of_rows(rows)
+        cut = figures.stretches(following, answers, chosen, fine)
+        mask = np.zeros((rows.rows, rows.values + LANES), dtype=bool)
+        np.logical_and(np.take(answers, chosen.place, axis=0), left, out=mask[:, : rows.values])
+        mask[~fine] = False
+        self._guards_of_stretches(rows, cut, mask)
+        broken[~belongs] = _NONE
+        whole = np.take(broken, chosen.place, axis=0)
+        if (code < _NONE).any():
+            whole = np.where(np.take(belongs, chosen.place, axis=0), np.minimum(whole, code[:, np.newaxis]), _NONE)
+        whole[~own] = _NONE
+        whole[~left] = _NONE
+        return GridPart(mask, cut, whole)
+
+    def _of_stretch(self, guard: Guard) -> bool:
+        """Tell whether stretches say whether a guard holds; before it is known which columns have stretches none does."""
+        columns = self.guards.nodes[guard.node].columns
+        return any(columns & bit and not self.figures.dense.get(bit, True) for bit in self.guards.following)
+
+    def _rules_of_rows(self, rows: GridRows) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Return which rows belong to it as far as rules are concerned, and the first rule that each breaks."""
+        refuses, guards = self.refuses, self.program.refuses.guards
+        nodes = [node for node in (*self.rules, *(guard.node for guard in guards)) if not refuses.varies(node)]
+        made = refuses.of_rows(nodes, rows)
+        code = np.full(rows.rows, _NONE, dtype=np.int16)
+        for node, place in self.rules.items():
+            if node in made:
+                np.minimum(code, np.int16(place), out=code, where=made[node].astype(bool))
+        return _held(refuses, [guard for guard in guards if guard.node in made], made, rows.rows), code
+
+    def _guards_of_rows(self, rows: GridRows) -> NDArray[np.bool_]:
+        alone = [guard for guard in self.program.guards.guards if not self.guards.varies(guard.node)]
+        return _held(self.guards, alone, self.guards.of_rows([guard.node for guard in alone], rows), rows.rows)
+
+    def _guards_of_stretches(self, rows: GridRows, cut: Stretches, mask: NDArray[np.bool_]) -> None:
+        """Take the points out of a mask whose stretches say something else than a guard asks for."""
+        guards, dense = self.guards, self.figures.dense
+        asked = [guard for guard in self.program.guards.guards if guards.varies(guard.node) and self._of_stretch(guard)]
+        points = guards.inner | sum(bit for bit in guards.following if dense[bit])
+        if any(guards.nodes[guard.node].columns & points for guard in asked):
+            raise NoGridError("a guard on numbers of stretches and of points")
+        if not asked or not len(cut.row):
+            return
+        own = cut.of([bit for bit in cut.columns if bit in guards.following])
+        made = guards.of_stretches([guard.node for guard in asked], rows, own)
+        held = _held(guards, asked, made, len(cut.row))
+        if not held.all():
+            some = np.unique(cut.row)
+            spread = np.repeat(held, cut.stops - cut.starts).reshape(len(some), -1)
+            mask[some, : rows.values] &= spread
+
+    def fill(self, rows: GridRows, part: GridPart, figures: dict[str, NDArray[Any]], offsets: NDArray[np.int64]) -> None:
+        """Put figures of points where they belong: `offsets` says where in the arrays those of each row begin."""
+        wanted = {ref.node: figures[name].ravel() for name, ref in self.program.figures.results.items()}
+        if len(part.cut.row):
+            self.figures.at_points(wanted, offsets, rows, part.cut, part.mask)
+        if len(wanted) < len(self.program.figures.results):
+            raise NoGridError("two figures that are the same")
 
     def spent(self) -> float:
         """Return the elements of arrays that were worked out since it was asked the last time."""
@@ -122,39 +199,13 @@ class GridProgram:
             spent, replay.elements = spent + replay.elements, 0.0
         return spent
 
-    def _dense(self, bit: int) -> bool:
-        return self.figures.dense.get(bit, True)
 
-    def answered(
-        self, rows: GridRows, mask: NDArray[np.bool_]
-    ) -> tuple[NDArray[Any], NDArray[Any], dict[str, Any], NDArray[np.bool_]]:
-        """Return row and value of the points of a mask that belong to it, their figures, and which of the mask these are."""
-        if len(self.figures.dense) < len(self.figures.following):
-            self.figures.stretches(rows, mask)  # tells which columns points have of their own
-        guards, replay = self.program.guards.guards, self.guards
-        mask = mask & self._holds(replay, guards, rows)
-        cut = self.figures.stretches(rows, mask)
-        kept = functools.reduce(operator.or_, (bit for bit in replay.following if not self._dense(bit)), 0)
-        later = [guard for guard in guards if replay.nodes[guard.node].columns & kept]
-        if any(replay.nodes[guard.node].columns & (replay.varied & ~kept) for guard in later):
-            raise NoGridError("a guard on the numbers of points")
-        if later and len(cut.place):
-            fine = np.ones(len(cut.starts) - 1, dtype=bool)
-            own = cut.of({bit for bit in cut.columns if bit in replay.following})
-            for node, values in replay.of_stretches([guard.node for guard in later], rows, own).items():
-                for guard in later:
-                    if guard.node == node:
-                        fine &= ~broken_by(values, guard.value, replay.nodes[node].axis)
-            if not fine.all():
-                cut = cut.kept(fine)
-                mask = np.zeros_like(mask)
-                mask[cut.place, cut.inner] = True
-        figures: dict[str, Any] = dict(self.program.figures.constants)
-        if len(cut.place):
-            named = {name: ref.node for name, ref in self.program.figures.results.items()}
-            made = self.figures.at_points(sorted(set(named.values())), rows, cut)
-            figures |= {name: made[node] for name, node in named.items()}
-        return cut.place, cut.inner, figures, mask
+def _held(replay: GridReplay, guards: Sequence[Guard], made: Mapping[int, NDArray[Any]], count: int) -> NDArray[np.bool_]:
+    """Tell which of so many rows or stretches say what guards ask for."""
+    held = np.ones(count, dtype=bool)
+    for guard in guards:
+        held &= ~broken_by(made[guard.node], guard.value, replay.nodes[guard.node].axis)
+    return held
 
 
 def _grid_of(program: TracedProgram, inner: str) -> GridProgram | None:
@@ -203,43 +254,56 @@ class _Grid:
     def _program(self, grid: GridProgram) -> None:
         rows, values = grid.own(self.outer, self.values)
         rows &= self.left.any(axis=1)
-        own, inner = np.flatnonzero(rows), np.flatnonzero(values)
-        if not len(own) or not len(inner):
+        own = np.flatnonzero(rows)
+        if not len(own) or not values.any():
             return
-        wide = max(AT_ONCE // len(own), min(len(inner), 256))
-        tall = max(AT_ONCE // wide, 1)
-        for first in range(0, len(inner), wide):
-            for top in range(0, len(own), tall):
-                try:
-                    self._part(grid, own[top : top + tall], inner[first : first + wide])
-                except NoGridError:
-                    return
+        given = grid.rows(self.outer.part(own), self.values)
+        wide = max(AT_ONCE // len(own), 256)
+        for first in range(0, len(values), wide):
+            here = slice(first, min(first + wide, len(values)))
+            leaves = {leaf: each[here] if each is self.values else each for leaf, each in given.leaves.items()}
+            part = GridRows(given.codes, leaves, len(own), here.stop - first)
+            try:
+                self._part(grid, own, here, part, values[here])
+            except NoGridError:
+                return
 
-    def _part(self, grid: GridProgram, rows: NDArray[Any], inner: NDArray[Any]) -> None:
-        here = np.s_[rows[0] : rows[-1] + 1] if len(rows) == rows[-1] - rows[0] + 1 else rows
-        there = np.s_[inner[0] : inner[-1] + 1] if len(inner) == inner[-1] - inner[0] + 1 else inner
-        left = self.left[here][:, there]
+    def _part(
+        self, grid: GridProgram, own: NDArray[Any], here: slice, rows: GridRows, values: NDArray[np.bool_]
+    ) -> None:
+        every = len(own) == self.shape[0]
+        left = self.left[:, here] if every else self.left[own, here]
+        if not values.all():
+            left = left & values
         if not left.any():
             return
-        given = grid.rows(self.outer.part(rows), self.values[inner])
-        first, own = grid.first_broken(given)
-        own = own & left
-        broken = own & (first != _NONE)
-        place, value, figures, fine = grid.answered(given, own & ~broken)
+        part = grid.part(rows, left)
+        mask = part.mask[:, : rows.values]
+        grid.fill(rows, part, self.answer.figures, own * self.shape[1] + here.start)
+        for name, value in grid.program.figures.constants.items():
+            figures = self.answer.figures[name][:, here]
+            if every:
+                np.copyto(figures, value, where=mask)
+            else:
+                figures[own] = np.where(mask, value, figures[own])
         self.answer.elements += grid.spent()
-        for number in np.unique(first[broken]):
+        done = mask | self._refused(grid, own, here, part.broken)
+        if every:
+            self.left[:, here] &= ~done
+        else:
+            self.left[own, here] &= ~done
+        grid.program.answers += int(np.count_nonzero(mask))
+
+    def _refused(self, grid: GridProgram, own: NDArray[Any], here: slice, broken: NDArray[np.int16]) -> NDArray[np.bool_]:
+        """Take note of points that break a rule, and return them."""
+        refused: NDArray[np.bool_] = broken != _NONE
+        for number in np.flatnonzero(np.bincount(broken[refused])):
             code = grid.program.rules[number]
             if code not in self.answer.codes:
                 self.answer.codes.append(code)
-            at, column = np.nonzero(broken & (first == number))
-            self.answer.refused[rows[at], inner[column]] = self.answer.codes.index(code)
-        at = rows[place] * self.shape[1] + inner[value]
-        for name, made in figures.items():
-            self.answer.figures[name].ravel()[at] = made
-        self.left[rows[place], inner[value]] = False
-        at, column = np.nonzero(broken)
-        self.left[rows[at], inner[column]] = False
-        grid.program.answers += len(place)
+            place, value = np.nonzero(broken == number)
+            self.answer.refused[own[place], value + here.start] = self.answer.codes.index(code)
+        return refused
 
     def _one_by_one(self, most: int) -> None:
         """Give some of the points that are left to the mesh."""

@@ -63,29 +63,46 @@ class CompiledSteps:
     call: Any
     operations: int
 
-    def run(
-        self, numbers: NDArray[np.float64], starts: NDArray[np.int64], values: NDArray[np.float64], results: int
-    ) -> NDArray[np.float64]:
-        """Return the results of points.
+    def run(self, stretches: LoopStretches, values: NDArray[np.float64], mask: NDArray[np.bool_], results: Sequence[Any]) -> None:
+        """Put the results of the points of a mask where they belong.
 
         Parameters
         ----------
-        numbers
-            What each stretch gives: one row of numbers.
-        starts
-            The first point of each stretch, and behind them how many points there are.
         values
-            What each point gives: a row for each leaf.
+            What each value of the inner column gives: a row for each leaf, and `LANES` more columns.
+        mask
+            Row times value, and `LANES` more columns in which nothing is asked for.
         results
-            How many results there are.
+            An array for each result, whose elements `LoopStretches.offsets` counts.
         """
-        points = int(starts[-1])
-        spread = np.zeros((len(values), points + LANES))
-        spread[:, :points] = values
-        out = np.empty((results, points + LANES))
-        numbers, starts = np.ascontiguousarray(numbers), np.ascontiguousarray(starts)
-        self.call(numbers.ctypes.data, starts.ctypes.data, len(numbers), spread.ctypes.data, out.ctypes.data, points + LANES)
-        return out[:, :points]
+        pointers = np.array([each.ctypes.data for each in results], dtype=np.uint64)
+        given = (*stretches.arrays(), values, mask, pointers)
+        self.call(*(each.ctypes.data for each in given), len(stretches.starts), values.shape[1])
+
+
+@dataclass(frozen=True)
+class LoopStretches:
+    """Points of one row that a loop goes through, stretch by stretch.
+
+    Attributes
+    ----------
+    numbers
+        What each stretch gives: one row of numbers.
+    starts, stops
+        Its first value of the inner column, and the first behind it.
+    offsets, masks
+        Where the results of its row begin, and the mask of its row.
+    """
+
+    numbers: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    masks: NDArray[np.int64]
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Return them as the loop takes them."""
+        return tuple(map(np.ascontiguousarray, (self.numbers, self.starts, self.stops, self.offsets, self.masks)))
 
 
 def compiled(
@@ -153,13 +170,16 @@ class _Writer:
             ]
             self.held[number] = f"%s{place}"
         for place, number in enumerate(leaves):
-            at = self._at("values", place)
+            column = self._do(f"add i64 {self._do(f'mul i64 %stride, {place}')}, %i")
+            at = self._do(f"getelementptr double, ptr %values, i64 {column}")
             self.held[number] = self._do(f"load {_NUMBERS}, ptr {at}, align 8")
         for number in order:
             self.held[number] = self._operation(self.nodes[number])
         for place, number in enumerate(results):
-            at = self._at("results", place)
-            self.lines.append(f"store {_NUMBERS} {self._number(self._register(number))}, ptr {at}, align 8")
+            front += [f"%q{place} = getelementptr ptr, ptr %results, i64 {place}", f"%r{place} = load ptr, ptr %q{place}"]
+            at = self._do(f"getelementptr double, ptr %r{place}, i64 %out")
+            value = self._number(self._register(number))
+            self.lines.append(f"call void @llvm.masked.store.v{LANES}f64.p0({_NUMBERS} {value}, ptr {at}, i32 8, {_TRUTHS} %asked)")
         return _LOOP.format(
             numbers=_NUMBERS, lanes=LANES, width=len(numbers), front="\n".join(front), body="\n".join(self.lines)
         )
@@ -168,11 +188,6 @@ class _Writer:
         self.count += 1
         self.lines.append(f"%t{self.count} = {instruction}")
         return f"%t{self.count}"
-
-    def _at(self, array: str, place: int) -> str:
-        """Return where the points of a row of an array are."""
-        offset = self._do(f"mul i64 %stride, {place}")
-        return self._do(f"getelementptr double, ptr %{array}, i64 {self._do(f'add i64 {offset}, %i')}")
 
     def _register(self, number: int) -> str:
         while number in self.alias and number not in self.held:
@@ -237,30 +252,45 @@ class _Writer:
         return self._select(nothing, "zeroinitializer", self._do(f"fdiv {_NUMBERS} {taken[0]}, {taken[1]}"))
 
 
-#: What is at `i` of the rows of `values` and `results` belongs to one point; a register may reach beyond the last point of a stretch,
-#: where the next stretch writes its own.
+#: A register may reach beyond the last point of a stretch, where the next stretch of the row writes its own.
 _LOOP: Final = """
 declare {numbers} @llvm.sqrt.v{lanes}f64({numbers})
-define void @loop(ptr noalias %numbers, ptr noalias %starts, i64 %stretches, ptr noalias %values, ptr noalias %results,
-                  i64 %stride) {{
+declare void @llvm.masked.store.v{lanes}f64.p0({numbers}, ptr, i32, <{lanes} x i1>)
+define void @loop(ptr noalias %numbers, ptr noalias %starts, ptr noalias %stops, ptr noalias %offsets, ptr noalias %masks,
+                  ptr noalias %values, ptr noalias %mask, ptr noalias %results, i64 %stretches, i64 %stride) {{
 entry:
   %some = icmp sgt i64 %stretches, 0
   br i1 %some, label %stretch, label %done
 stretch:
   %each = phi i64 [ 0, %entry ], [ %following, %last ]
-  %offset = mul i64 %each, {width}
-  %row = getelementptr double, ptr %numbers, i64 %offset
-{front}
-  %from = getelementptr i64, ptr %starts, i64 %each
   %following = add i64 %each, 1
-  %to = getelementptr i64, ptr %starts, i64 %following
-  %start = load i64, ptr %from
-  %stop = load i64, ptr %to
+  %along = mul i64 %each, {width}
+  %row = getelementptr double, ptr %numbers, i64 %along
+{front}
+  %at.start = getelementptr i64, ptr %starts, i64 %each
+  %start = load i64, ptr %at.start
+  %at.stop = getelementptr i64, ptr %stops, i64 %each
+  %stop = load i64, ptr %at.stop
+  %at.offset = getelementptr i64, ptr %offsets, i64 %each
+  %offset = load i64, ptr %at.offset
+  %at.mask = getelementptr i64, ptr %masks, i64 %each
+  %from = load i64, ptr %at.mask
+  %own = getelementptr i8, ptr %mask, i64 %from
   %any = icmp slt i64 %start, %stop
   br i1 %any, label %points, label %last
 points:
-  %i = phi i64 [ %start, %stretch ], [ %next, %points ]
+  %i = phi i64 [ %start, %stretch ], [ %next, %behind ]
+  %at.asked = getelementptr i8, ptr %own, i64 %i
+  %bytes = load <{lanes} x i8>, ptr %at.asked, align 1
+  %asked = icmp ne <{lanes} x i8> %bytes, zeroinitializer
+  %bits = bitcast <{lanes} x i1> %asked to i{lanes}
+  %none = icmp eq i{lanes} %bits, 0
+  br i1 %none, label %behind, label %work
+work:
+  %out = add i64 %offset, %i
 {body}
+  br label %behind
+behind:
   %next = add i64 %i, {lanes}
   %more = icmp slt i64 %next, %stop
   br i1 %more, label %points, label %last
@@ -285,7 +315,7 @@ def _made(text: str, operations: int) -> CompiledSteps:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
-    kind = ctypes.CFUNCTYPE(None, pointer, pointer, whole, pointer, pointer, whole)
+    kind = ctypes.CFUNCTYPE(None, *[pointer] * 8, whole, whole)
     return CompiledSteps(engine, kind(engine.get_function_address("loop")), operations)
 
 

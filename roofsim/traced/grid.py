@@ -10,16 +10,14 @@ and goes through the processor's registers where it can be compiled (`roofsim.tr
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.points import QUOTIENTS
 from roofsim.records import dataclass
-from roofsim.traced.compiled import compiled
+from roofsim.traced.compiled import LANES, LoopStretches, compiled
 from roofsim.traced.forms import refs
 from roofsim.traced.replay import AT_ONCE, prepared, worked
 
@@ -73,41 +71,26 @@ class GridSet:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Points of a grid, row by row, and the stretches along which columns that follow from the inner one stay the same.
+    """Stretches of the rows of a grid, along which columns that follow from the inner one stay the same; they cover whole rows.
 
     Attributes
     ----------
-    place, inner
-        Row of each point, and its value of the inner column.
-    starts
-        First point of each stretch, and behind them how many points there are.
+    row
+        Row of each stretch, in order.
+    starts, stops
+        Its first value of the inner column, and the first behind it.
     columns
         Column -> its value in each stretch.
     """
 
-    place: NDArray[Any]
-    inner: NDArray[Any]
+    row: NDArray[np.int64]
     starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
     columns: dict[int, NDArray[Any]]
-
-    @property
-    def row(self) -> NDArray[Any]:
-        """Row of each stretch."""
-        return np.take(self.place, self.starts[:-1])
-
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what each stretch has for each of its points."""
-        return np.repeat(values, np.diff(self.starts))
 
     def of(self, columns: Iterable[int]) -> Stretches:
         """Return them with some of their columns alone."""
-        return Stretches(self.place, self.inner, self.starts, {bit: self.columns[bit] for bit in columns})
-
-    def kept(self, stay: NDArray[np.bool_]) -> Stretches:
-        """Return some of the stretches."""
-        points, lengths = self.spread(stay), np.diff(self.starts)[stay]
-        columns = {bit: values[stay] for bit, values in self.columns.items()}
-        return Stretches(self.place[points], self.inner[points], _ends(lengths), columns)
+        return Stretches(self.row, self.starts, self.stops, {bit: self.columns[bit] for bit in columns})
 
 
 class GridReplay:
@@ -148,14 +131,13 @@ class GridReplay:
 
     def of_stretches(self, wanted: Iterable[int], rows: GridRows, cut: Stretches) -> dict[int, NDArray[Any]]:
         """Return operations that depend on no number of a single point, for each stretch."""
-        row = cut.row
-        codes = {bit: np.take(code, row) for bit, code in rows.codes.items()}
+        codes = {bit: np.take(code, cut.row) for bit, code in rows.codes.items()}
         given: dict[int, NDArray[Any]] = {}
         for bit, values in cut.columns.items():
             distinct, place = np.unique(values, return_inverse=True)
             codes[bit] = place.ravel()
             given |= {leaf: distinct for leaf in self.alias if self.nodes[leaf].columns == bit}
-        return self._replayed(tuple(sorted(set(wanted))), rows, codes, given, len(row))
+        return self._replayed(tuple(sorted(set(wanted))), rows, codes, given, len(cut.row))
 
     def _replayed(
         self,
@@ -171,7 +153,7 @@ class GridReplay:
         if part is None:
             part = self._parts[wanted] = self.replay.part(wanted, self.following)
         leaves = {
-            leaf: given[leaf] if leaf in given else rows.leaves[self.replay.given.get(leaf, leaf)]
+            leaf: given[leaf] if leaf in given else self._leaf(leaf, rows)
             for leaf in part.leaves
             if self.nodes[leaf].columns not in part.derived
         }
@@ -182,8 +164,8 @@ class GridReplay:
 
     # -- what a few columns and the inner one decide ---------------------------------------------------------------
 
-    def on_grid(self, wanted: Sequence[int], rows: GridRows) -> tuple[GridSet, dict[int, NDArray[Any]]]:
-        """Return operations for rows as far as they are told apart by what these depend on, times all values.
+    def on_grid(self, wanted: Sequence[int], rows: GridRows, chosen: GridSet) -> dict[int, NDArray[Any]]:
+        """Return operations for a row of each combination, times all values.
 
         Raises
         ------
@@ -191,19 +173,20 @@ class GridReplay:
             Where one of them is not elementwise.
         """
         order, numbers, leaves = self._needed(wanted, self.varied)
-        chosen = self._set_of(functools.reduce(operator.or_, (self.nodes[number].columns for number in wanted), 0), rows)
         at: dict[int, Any] = {
             number: values[chosen.first][:, np.newaxis] for number, values in self.of_rows(numbers, rows).items()
         }
-        at |= {leaf: rows.leaves[self.replay.given.get(leaf, leaf)][np.newaxis] for leaf in leaves}
+        at |= {leaf: self._leaf(leaf, rows)[np.newaxis] for leaf in leaves}
         shape = len(chosen.first), rows.values
         worked(self._steps(order, wanted), at, math.prod(shape))
         self.elements += len(order) * math.prod(shape)
-        return chosen, {number: np.broadcast_to(at[number], shape) for number in wanted}
+        return {number: np.broadcast_to(at[number], shape) for number in wanted}
 
-    def _set_of(self, columns: int, rows: GridRows) -> GridSet:
-        """Tell rows apart by columns, and by what columns that follow from the inner one depend on."""
-        columns = self._outer(columns)
+    def _leaf(self, leaf: int, rows: GridRows) -> NDArray[Any]:
+        return rows.leaves[self.replay.given.get(leaf, leaf)]
+
+    def told_apart(self, columns: int, rows: GridRows) -> GridSet:
+        """Tell rows apart by columns that the inner one has no part in."""
         derived = {bit: node for bit, node in self.replay.derived.items() if bit & columns and bit not in rows.codes}
         for bit, node in derived.items():
             rows.codes[bit] = np.unique(self.of_rows([node], rows)[node], return_inverse=True)[1].ravel()
@@ -213,6 +196,13 @@ class GridReplay:
                 numbers = numbers * (int(code.max()) + 1) + code
         _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         return GridSet(first, place.ravel())
+
+    def outer(self, wanted: Iterable[int]) -> int:
+        """Return the columns that tell rows apart as far as operations depend on them, and on columns that follow."""
+        columns = 0
+        for number in wanted:
+            columns |= self.nodes[number].columns
+        return self._outer(columns)
 
     def _outer(self, columns: int) -> int:
         outer = columns & ~self.varied
@@ -273,89 +263,111 @@ class GridReplay:
 
     # -- stretches, and what each point decides --------------------------------------------------------------------
 
-    def stretches(self, rows: GridRows, mask: NDArray[np.bool_]) -> Stretches:
-        """Return the points of a mask (rows times values), cut where columns that follow from the inner one change.
+    def learn(self, made: Mapping[int, NDArray[Any]], mask: NDArray[np.bool_]) -> None:
+        """Take note of which columns that follow from the inner one are worked out in each point: those of short stretches."""
+        for bit, node in self.following.items():
+            if bit not in self.dense and mask.any():
+                values = made[node][mask]
+                self.dense[bit] = bool(np.count_nonzero(values[1:] != values[:-1]) > _SHORT * (len(values) - 1))
+
+    def stretches(
+        self, made: Mapping[int, NDArray[Any]], mask: NDArray[np.bool_], chosen: GridSet, fine: NDArray[np.bool_]
+    ) -> Stretches:
+        """Return the stretches of the rows that are fine.
+
+        Parameters
+        ----------
+        made
+            Operations that columns which follow are made of, of each combination of `chosen`.
+        mask
+            Points of these combinations of which at least one row has an answer: others say nothing.
 
         Raises
         ------
         NoGridError
-            Where columns cannot be worked out for the grid, or have numbers for which operations were not written anew.
+            Where columns have numbers for which operations were not written anew.
         """
-        place, inner = np.nonzero(mask)
-        changes = np.ones(len(place), dtype=bool)
-        np.not_equal(place[1:], place[:-1], out=changes[1:])
-        if not self.following or not len(place):
-            starts = np.append(np.flatnonzero(changes), len(place))
-            return Stretches(place, inner, starts, {})
-        chosen, made = self.on_grid(list(self.following.values()), rows)
-        order = np.argsort(chosen.place, kind="stable")
-        firsts = np.searchsorted(chosen.place[order], np.arange(len(chosen.first)))
-        there = np.logical_or.reduceat(mask[order], firsts, axis=0)
-        at = np.flatnonzero(there)
+        at = np.flatnonzero(mask)
+        of_set = at // mask.shape[1]
         heads = np.ones(len(at), dtype=bool)
-        of_row = at // rows.values
-        np.not_equal(of_row[1:], of_row[:-1], out=heads[1:])
+        np.not_equal(of_set[1:], of_set[:-1], out=heads[1:])
+        new = heads.copy()
         kept: dict[int, NDArray[Any]] = {}
         for bit, node in self.following.items():
             values = np.take(made[node], at)
             if bit == self.replay.positive and not (values > 0.0).all():
                 raise NoGridError("numbers that are not positive")
-            differ = values[1:] != values[:-1]
-            if bit not in self.dense:
-                self.dense[bit] = bool(np.count_nonzero(differ) > _SHORT * len(differ))
             if not self.dense[bit]:
-                heads[1:] |= differ
+                heads[1:] |= values[1:] != values[:-1]
                 kept[bit] = values
-        runs = np.empty(there.shape, dtype=np.int32)
-        runs.ravel()[at] = np.cumsum(heads, dtype=np.int32) - np.int32(1)
-        run = np.take(runs, chosen.place, axis=0)[mask]
-        changes[1:] |= run[1:] != run[:-1]
-        starts = np.flatnonzero(changes)
-        of_run = np.flatnonzero(heads)[run[starts]]
-        columns = {bit: np.take(values, of_run) for bit, values in kept.items()}
-        return Stretches(place, inner, np.append(starts, len(place)), columns)
+        head = np.flatnonzero(heads)
+        starts = np.where(new[head], 0, at[head] - of_set[head] * mask.shape[1])
+        stops = np.append(starts[1:], 0)
+        stops = np.where(stops == 0, mask.shape[1], stops)
+        counts = np.bincount(of_set[head], minlength=len(mask))
+        rows = np.flatnonzero(fine & (counts[chosen.place] > 0))
+        of_row = counts[chosen.place[rows]]
+        row = np.repeat(rows, of_row)
+        run = np.arange(len(row)) + np.repeat((np.cumsum(counts) - counts)[chosen.place[rows]] - (np.cumsum(of_row) - of_row), of_row)
+        columns = {bit: np.take(values, head[run]) for bit, values in kept.items()}
+        return Stretches(row, starts[run], stops[run], columns)
 
-    def at_points(self, wanted: Sequence[int], rows: GridRows, cut: Stretches) -> dict[int, NDArray[Any]]:
-        """Return operations for each point.
+    def at_points(
+        self,
+        wanted: Mapping[int, NDArray[np.float64]],
+        offsets: NDArray[np.int64],
+        rows: GridRows,
+        cut: Stretches,
+        mask: NDArray[np.bool_],
+    ) -> None:
+        """Work out operations for the points of a mask.
+
+        Parameters
+        ----------
+        wanted
+            Operation -> where its results go: elements behind each other.
+        offsets
+            Where in these the results of each row begin.
+        mask
+            Row times value of the inner column, and `LANES` more columns that are never asked for.
 
         Raises
         ------
         NoGridError
             Where one of them is not elementwise.
         """
-        loop = self._loops.get(tuple(wanted))
+        names = tuple(wanted)
+        loop = self._loops.get(names)
         if loop is None:
             dense = self.inner | sum(bit for bit, yes in self.dense.items() if yes)
-            loop = self._loops[tuple(wanted)] = self._loop([each for each in wanted if self.nodes[each].columns & dense], dense)
-        alone = [number for number in wanted if number not in loop.wanted]
-        of_each = self.of_stretches([*loop.numbers, *alone], rows, cut)
-        made = {number: cut.spread(of_each[number]) for number in alone}
-        values = np.empty((len(loop.leaves), len(cut.place)))
-        for row, leaf in zip(values, loop.leaves, strict=True):
-            np.take(rows.leaves[self.replay.given.get(leaf, leaf)], cut.inner, out=row)
-        numbers = np.empty((len(cut.starts) - 1, len(loop.numbers)))
+            loop = self._loops[names] = self._loop(names, dense)
+        of_each = self.of_stretches(loop.numbers, rows, cut)
+        numbers = np.empty((len(cut.row), len(loop.numbers)))
         for place, number in enumerate(loop.numbers):
             numbers[:, place] = of_each[number]
-        self.elements += numbers.size + values.size + len(wanted) * len(cut.place)
+        values = np.ones((len(loop.leaves), rows.values + LANES))
+        for place, leaf in enumerate(loop.leaves):
+            values[place, : rows.values] = self._leaf(leaf, rows)
+        points = int(np.count_nonzero(mask))
+        self.elements += numbers.size + values.size + len(wanted) * points
         if loop.compiled is not None:
-            done: Sequence[Any] = loop.compiled.run(numbers, cut.starts, values, len(loop.wanted))
+            own = LoopStretches(numbers, cut.starts, cut.stops, offsets[cut.row], cut.row * mask.shape[1])
+            loop.compiled.run(own, values, mask, [*wanted.values()])
         else:
-            done = _plainly(loop, numbers, values, cut)
-            self.elements += (len(loop.steps) + len(loop.numbers)) * len(cut.place)
-        return made | dict(zip(loop.wanted, done, strict=True))
+            self.elements += (len(loop.steps) + len(loop.numbers)) * points
+            _plainly(loop, numbers, values, cut, mask, wanted, offsets)
 
-    def _loop(self, wanted: list[int], dense: int) -> _Loop:
+    def _loop(self, wanted: Sequence[int], dense: int) -> _Loop:
         order, numbers, leaves = self._needed(wanted, dense)
         steps = self._steps(order, wanted)
         own = [number for number in order if number not in self.alias]
-        return _Loop(wanted, numbers, leaves, steps, compiled(self.nodes, own, numbers, leaves, wanted, self.alias))
+        return _Loop(numbers, leaves, steps, compiled(self.nodes, own, numbers, leaves, wanted, self.alias))
 
 
 @dataclass(frozen=True)
 class _Loop:
-    """Operations of each point: those asked for, what they take of a stretch and of a point, and how they are done."""
+    """Operations of each point: what they take of a stretch and of a point, and how they are done."""
 
-    wanted: list[int]
     numbers: list[int]
     leaves: list[int]
     steps: list[Any]
@@ -363,32 +375,32 @@ class _Loop:
 
 
 def _plainly(
-    loop: _Loop, numbers: NDArray[np.float64], values: NDArray[np.float64], cut: Stretches
-) -> list[NDArray[Any]]:
+    loop: _Loop,
+    numbers: NDArray[np.float64],
+    values: NDArray[np.float64],
+    cut: Stretches,
+    mask: NDArray[np.bool_],
+    wanted: Mapping[int, NDArray[np.float64]],
+    offsets: NDArray[np.int64],
+) -> None:
     """Work a loop out with numpy, so many points at a time as stay in the processor's cache."""
-    points = len(cut.place)
-    of_point = cut.spread(np.arange(len(numbers)))
-    done = [np.empty(points) for _ in loop.wanted]
-    for first in range(0, points, AT_ONCE):
-        stop = min(first + AT_ONCE, points)
-        here = of_point[first:stop]
+    asked = mask[:, : values.shape[1] - LANES]
+    of_stretch = np.repeat(np.arange(len(cut.row), dtype=np.int32), cut.stops - cut.starts)
+    rows = np.unique(cut.row)
+    there = asked[rows].ravel()
+    of_point, inner = of_stretch[there], np.nonzero(asked[rows])[1]
+    for first in range(0, len(inner), AT_ONCE):
+        here, column = of_point[first : first + AT_ONCE], inner[first : first + AT_ONCE]
         at: dict[int, Any] = {number: np.take(numbers[:, place], here) for place, number in enumerate(loop.numbers)}
-        at |= {leaf: values[place, first:stop] for place, leaf in enumerate(loop.leaves)}
-        worked(loop.steps, at, stop - first)
-        for out, number in zip(done, loop.wanted, strict=True):
-            out[first:stop] = at[number]
-    return done
+        at |= {leaf: np.take(values[place], column) for place, leaf in enumerate(loop.leaves)}
+        worked(loop.steps, at, len(here))
+        place = np.take(offsets[cut.row], here) + column
+        for number, result in wanted.items():
+            result[place] = at[number]
 
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _ends(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where parts of these lengths begin, one behind the other, and where the last ends."""
-    ends = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    return ends
 
 
 def _following(replay: Replay, inner: int) -> dict[int, int]:
