@@ -1,9 +1,9 @@
 """Compile elementwise operations to one loop over points, with llvmlite where it is installed (extra ``roofsim[fast]``).
 
-numpy writes the result of each operation for thousands of points before the next one reads it. Here the noted operations themselves
-become instructions on registers of eight points: what they take of a stretch is loaded once, and nothing but the results is written.
-Each operation is rounded by itself, as IEEE 754 says and numpy does (no product and sum in one, no other order), so that results are
-those of numpy to the last bit.
+numpy writes the result of each operation for thousands of points before the next one reads it. Here the noted operations
+themselves become instructions on registers of eight points: what they take of a stretch is loaded once, and nothing but the
+results is written. Each operation is rounded by itself, as IEEE 754 says and numpy does (no product and sum in one, no other
+order), so that results are those of numpy to the last bit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 LANES: Final = 8
 _NUMBERS: Final = f"<{LANES} x double>"
 _TRUTHS: Final = f"<{LANES} x i1>"
-_PLAIN: Final = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
-_COMPARED: Final = {
+_PLAIN: Final[dict[Any, str]] = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
+_COMPARED: Final[dict[Any, str]] = {
     np.greater: "ogt", np.greater_equal: "oge", np.less: "olt", np.less_equal: "ole", np.equal: "oeq", np.not_equal: "une",
 }  # fmt: skip
-_ENDS: Final = {np.maximum: "ogt", np.minimum: "olt"}
-_TRUTH: Final = {np.bitwise_and: "and", np.bitwise_or: "or", np.logical_and: "and", np.logical_or: "or"}
+_ENDS: Final[dict[Any, str]] = {np.maximum: "ogt", np.minimum: "olt"}
+_TRUTH: Final[dict[Any, str]] = {np.bitwise_and: "and", np.bitwise_or: "or", np.logical_and: "and", np.logical_or: "or"}
 
 
 @cache
@@ -63,7 +63,9 @@ class CompiledSteps:
     call: Any
     operations: int
 
-    def run(self, stretches: LoopStretches, values: NDArray[np.float64], mask: NDArray[np.bool_], results: Sequence[Any]) -> None:
+    def run(
+        self, stretches: LoopStretches, values: NDArray[np.float64], mask: NDArray[np.bool_], results: Sequence[Any]
+    ) -> None:
         """Put the results of the points of a mask where they belong.
 
         Parameters
@@ -130,11 +132,11 @@ def compiled(
     """
     if not is_there():
         return None
-    writer = _Writer(nodes, alias)
+    writer = LoopWriter(nodes, alias)
     return _made(writer.text(order, numbers, leaves, results), len(order)) if writer.knows(order) else None
 
 
-class _Writer:
+class LoopWriter:
     """Write operations as text of LLVM's language."""
 
     def __init__(self, nodes: Mapping[int, Node], alias: Mapping[int, int]) -> None:
@@ -176,10 +178,15 @@ class _Writer:
         for number in order:
             self.held[number] = self._operation(self.nodes[number])
         for place, number in enumerate(results):
-            front += [f"%q{place} = getelementptr ptr, ptr %results, i64 {place}", f"%r{place} = load ptr, ptr %q{place}"]
+            front += [
+                f"%q{place} = getelementptr ptr, ptr %results, i64 {place}",
+                f"%r{place} = load ptr, ptr %q{place}",
+            ]
             at = self._do(f"getelementptr double, ptr %r{place}, i64 %out")
             value = self._number(self._register(number))
-            self.lines.append(f"call void @llvm.masked.store.v{LANES}f64.p0({_NUMBERS} {value}, ptr {at}, i32 8, {_TRUTHS} %asked)")
+            self.lines.append(
+                f"call void @llvm.masked.store.v{LANES}f64.p0({_NUMBERS} {value}, ptr {at}, i32 8, {_TRUTHS} %asked)"
+            )
         return _LOOP.format(
             numbers=_NUMBERS, lanes=LANES, width=len(numbers), front="\n".join(front), body="\n".join(self.lines)
         )

@@ -1,32 +1,33 @@
-"""Work out a `SampleTrace` for rows times the values of one more column: what few of the numbers decide once, the rest side by side.
+"""Work out a `SampleTrace` for rows times the values of one more column.
 
 Points are all products of some rows (a combination of the values of the other columns each) and of the values of one column, of
 which only some belong to the trace. What does not depend on that column is worked out for the rows alone (`Replay`). Columns that
-follow from it and have few values (micro batches in flight, bytes of a bucket) cut the points of a row into *stretches*, along which
-they stay the same; what depends on them is worked out once for each stretch. What is left, operations on the column's own number and
-on what follows from it in each point (the number of micro batches), takes one number of each stretch besides, never looks one up,
-and goes through the processor's registers where it can be compiled (`roofsim.traced.compiled`).
+follow from it and have few values (micro batches in flight, bytes of a bucket) cut a row into *stretches*, along which they stay
+the same; what depends on them is worked out once for each stretch. Left are operations on the column's own number and on what
+follows from it in each point (the number of micro batches): `roofsim.traced.loops`.
 """
 
 from __future__ import annotations
 
-import math
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.points import QUOTIENTS
-from roofsim.records import dataclass
-from roofsim.traced.compiled import LANES, LoopStretches, compiled
+from roofsim.traced.compiled import LANES, compiled
 from roofsim.traced.forms import refs
-from roofsim.traced.replay import AT_ONCE, prepared, worked
+from roofsim.traced.grid_rows import GridSet, Stretches
+from roofsim.traced.loops import LoopInput, PointLoop
+from roofsim.traced.replay import AT_ONCE
+from roofsim.traced.steps import prepared, worked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.traced.compiled import CompiledSteps
+    from roofsim.traced.grid_rows import GridRows
     from roofsim.traced.replay import Replay
 
 #: Functions that work on each element by itself, besides numpy's of that kind and those that divide.
@@ -34,63 +35,13 @@ _EACH: Final = frozenset({np.where, np.isclose})
 #: Stretches per point from which on a column that follows from the inner one is worked out in each point.
 _SHORT: Final = 0.25
 
+#: Answers of rows or stretches that are kept for grids that have the same ones, and how many rows such an answer may have.
+_MOST_KNOWN: Final = 12
+_MOST_ROWS: Final = 8192
+
 
 class NoGridError(Exception):
     """A trace cannot be worked out for rows times values: it must be for points."""
-
-
-@dataclass
-class GridRows:
-    """The rows of a grid.
-
-    Attributes
-    ----------
-    codes
-        Bit of a column -> which of its values each row has.
-    leaves
-        Node of a leaf -> its value for each value of its column; those of the inner column: for each value of the grid.
-    rows
-        How many rows there are.
-    values
-        How many values the inner column has.
-    """
-
-    codes: dict[int, NDArray[Any]]
-    leaves: Mapping[int, NDArray[Any]]
-    rows: int
-    values: int
-
-
-@dataclass(frozen=True)
-class GridSet:
-    """Rows as far as a few columns tell them apart: a row of each combination, and the combination of each row."""
-
-    first: NDArray[Any]
-    place: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Stretches:
-    """Stretches of the rows of a grid, along which columns that follow from the inner one stay the same; they cover whole rows.
-
-    Attributes
-    ----------
-    row
-        Row of each stretch, in order.
-    starts, stops
-        Its first value of the inner column, and the first behind it.
-    columns
-        Column -> its value in each stretch.
-    """
-
-    row: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    columns: dict[int, NDArray[Any]]
-
-    def of(self, columns: Iterable[int]) -> Stretches:
-        """Return them with some of their columns alone."""
-        return Stretches(self.row, self.starts, self.stops, {bit: self.columns[bit] for bit in columns})
 
 
 class GridReplay:
@@ -115,9 +66,12 @@ class GridReplay:
             if node.function is None and node.columns in self.following
         }
         """Leaf of a column that follows -> the operation whose values it has."""
-        self.elements = 0.0
+        self.elements = self.operations = 0.0
         self._parts: dict[tuple[int, ...], Replay] = {}
-        self._loops: dict[tuple[int, ...], _Loop] = {}
+        self._loops: dict[tuple[int, ...], PointLoop] = {}
+        self._grids: dict[tuple[int, ...], list[Any]] = {}
+        self._known: OrderedDict[Any, dict[int, NDArray[Any]]] = OrderedDict()
+        """What `_replayed` returned the last times, by what it was given."""
 
     def varies(self, number: int) -> bool:
         """Tell whether an operation depends on the inner column."""
@@ -157,10 +111,18 @@ class GridReplay:
             for leaf in part.leaves
             if self.nodes[leaf].columns not in part.derived
         }
-        needed = {self.nodes[leaf].columns for leaf in leaves}
-        results, _, elements = part.worked_out(leaves, {bit: codes[bit] for bit in needed}, count, differ=False)
-        self.elements += elements
-        return {number: np.asarray(results[str(number)]) for number in wanted}
+        own = {bit: codes[bit] for bit in {self.nodes[leaf].columns for leaf in leaves}}
+        key = wanted, *(array.tobytes() for array in (*leaves.values(), *own.values()))
+        known = self._known.pop(key, None)
+        if known is None:
+            results, _, elements = part.worked_out(leaves, own, count, differ=False)
+            self.elements += elements
+            known = {number: np.asarray(results[str(number)]) for number in wanted}
+        if count <= _MOST_ROWS:
+            self._known[key] = known
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+        return known
 
     # -- what a few columns and the inner one decide ---------------------------------------------------------------
 
@@ -172,15 +134,27 @@ class GridReplay:
         NoGridError
             Where one of them is not elementwise.
         """
+        if not wanted:
+            return {}
         order, numbers, leaves = self._needed(wanted, self.varied)
-        at: dict[int, Any] = {
-            number: values[chosen.first][:, np.newaxis] for number, values in self.of_rows(numbers, rows).items()
-        }
-        at |= {leaf: self._leaf(leaf, rows)[np.newaxis] for leaf in leaves}
-        shape = len(chosen.first), rows.values
-        worked(self._steps(order, wanted), at, math.prod(shape))
-        self.elements += len(order) * math.prod(shape)
-        return {number: np.broadcast_to(at[number], shape) for number in wanted}
+        steps = self._grids.get(tuple(wanted))
+        if steps is None:
+            steps = self._grids[tuple(wanted)] = self._steps(order, wanted)
+        of_rows = self.of_rows(numbers, rows)
+        given = {leaf: self._leaf(leaf, rows)[np.newaxis] for leaf in leaves}
+        count, width = len(chosen.first), rows.values
+        made: dict[int, NDArray[Any]] = {}
+        tall = max(AT_ONCE // width, 1)
+        for first in range(0, count, tall):
+            here = chosen.first[first : first + tall]
+            at: dict[int, Any] = {number: values[here][:, np.newaxis] for number, values in of_rows.items()} | given
+            worked(steps, at, len(here) * width)
+            for number in wanted:
+                if number not in made:
+                    made[number] = np.empty((count, width), np.asarray(at[number]).dtype)
+                made[number][first : first + tall] = at[number]
+        self.elements += len(order) * count * width
+        return made
 
     def _leaf(self, leaf: int, rows: GridRows) -> NDArray[Any]:
         return rows.leaves[self.replay.given.get(leaf, leaf)]
@@ -263,12 +237,27 @@ class GridReplay:
 
     # -- stretches, and what each point decides --------------------------------------------------------------------
 
+    def settle(self, wanted: Iterable[int]) -> None:
+        """Where operations on numbers of points are not elementwise, let each point be a stretch.
+
+        Raises
+        ------
+        NoGridError
+            Where that does not help.
+        """
+        try:
+            self._loop_of(tuple(wanted))
+        except NoGridError:
+            self.dense = dict.fromkeys(self.dense, False)
+            self._loop_of(tuple(wanted))
+
     def learn(self, made: Mapping[int, NDArray[Any]], mask: NDArray[np.bool_]) -> None:
         """Take note of which columns that follow from the inner one are worked out in each point: those of short stretches."""
         for bit, node in self.following.items():
             if bit not in self.dense and mask.any():
                 values = made[node][mask]
-                self.dense[bit] = bool(np.count_nonzero(values[1:] != values[:-1]) > _SHORT * (len(values) - 1))
+                many = np.count_nonzero(values[1:] != values[:-1]) > _SHORT * (len(values) - 1)
+                self.dense[bit] = bool(many or bit == self.replay.positive)
 
     def stretches(
         self, made: Mapping[int, NDArray[Any]], mask: NDArray[np.bool_], chosen: GridSet, fine: NDArray[np.bool_]
@@ -308,7 +297,9 @@ class GridReplay:
         rows = np.flatnonzero(fine & (counts[chosen.place] > 0))
         of_row = counts[chosen.place[rows]]
         row = np.repeat(rows, of_row)
-        run = np.arange(len(row)) + np.repeat((np.cumsum(counts) - counts)[chosen.place[rows]] - (np.cumsum(of_row) - of_row), of_row)
+        run = np.arange(len(row)) + np.repeat(
+            (np.cumsum(counts) - counts)[chosen.place[rows]] - (np.cumsum(of_row) - of_row), of_row
+        )
         columns = {bit: np.take(values, head[run]) for bit, values in kept.items()}
         return Stretches(row, starts[run], stops[run], columns)
 
@@ -336,11 +327,7 @@ class GridReplay:
         NoGridError
             Where one of them is not elementwise.
         """
-        names = tuple(wanted)
-        loop = self._loops.get(names)
-        if loop is None:
-            dense = self.inner | sum(bit for bit, yes in self.dense.items() if yes)
-            loop = self._loops[names] = self._loop(names, dense)
+        loop = self._loop_of(tuple(wanted))
         of_each = self.of_stretches(loop.numbers, rows, cut)
         numbers = np.empty((len(cut.row), len(loop.numbers)))
         for place, number in enumerate(loop.numbers):
@@ -350,53 +337,22 @@ class GridReplay:
             values[place, : rows.values] = self._leaf(leaf, rows)
         points = int(np.count_nonzero(mask))
         self.elements += numbers.size + values.size + len(wanted) * points
-        if loop.compiled is not None:
-            own = LoopStretches(numbers, cut.starts, cut.stops, offsets[cut.row], cut.row * mask.shape[1])
-            loop.compiled.run(own, values, mask, [*wanted.values()])
-        else:
+        if loop.compiled is None:
             self.elements += (len(loop.steps) + len(loop.numbers)) * points
-            _plainly(loop, numbers, values, cut, mask, wanted, offsets)
+        else:
+            self.operations += loop.compiled.operations * points
+        loop.put(LoopInput(numbers, values, cut, mask), wanted, offsets)
 
-    def _loop(self, wanted: Sequence[int], dense: int) -> _Loop:
-        order, numbers, leaves = self._needed(wanted, dense)
+    def _loop_of(self, wanted: tuple[int, ...]) -> PointLoop:
+        if wanted in self._loops:
+            return self._loops[wanted]
+        order, numbers, leaves = self._needed(wanted, self.inner | sum(bit for bit, yes in self.dense.items() if yes))
         steps = self._steps(order, wanted)
         own = [number for number in order if number not in self.alias]
-        return _Loop(numbers, leaves, steps, compiled(self.nodes, own, numbers, leaves, wanted, self.alias))
-
-
-@dataclass(frozen=True)
-class _Loop:
-    """Operations of each point: what they take of a stretch and of a point, and how they are done."""
-
-    numbers: list[int]
-    leaves: list[int]
-    steps: list[Any]
-    compiled: CompiledSteps | None
-
-
-def _plainly(
-    loop: _Loop,
-    numbers: NDArray[np.float64],
-    values: NDArray[np.float64],
-    cut: Stretches,
-    mask: NDArray[np.bool_],
-    wanted: Mapping[int, NDArray[np.float64]],
-    offsets: NDArray[np.int64],
-) -> None:
-    """Work a loop out with numpy, so many points at a time as stay in the processor's cache."""
-    asked = mask[:, : values.shape[1] - LANES]
-    of_stretch = np.repeat(np.arange(len(cut.row), dtype=np.int32), cut.stops - cut.starts)
-    rows = np.unique(cut.row)
-    there = asked[rows].ravel()
-    of_point, inner = of_stretch[there], np.nonzero(asked[rows])[1]
-    for first in range(0, len(inner), AT_ONCE):
-        here, column = of_point[first : first + AT_ONCE], inner[first : first + AT_ONCE]
-        at: dict[int, Any] = {number: np.take(numbers[:, place], here) for place, number in enumerate(loop.numbers)}
-        at |= {leaf: np.take(values[place], column) for place, leaf in enumerate(loop.leaves)}
-        worked(loop.steps, at, len(here))
-        place = np.take(offsets[cut.row], here) + column
-        for number, result in wanted.items():
-            result[place] = at[number]
+        self._loops[wanted] = PointLoop(
+            numbers, leaves, steps, compiled(self.nodes, own, numbers, leaves, wanted, self.alias)
+        )
+        return self._loops[wanted]
 
 
 def _same(value: Any) -> Any:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, field
 from roofsim.traced.forms import refs, written_anew
 from roofsim.traced.keys import Keys
-from roofsim.traced.notes import LENGTH, Record, Ref
+from roofsim.traced.notes import Ref
+from roofsim.traced.steps import VIEWS, broken_by, prepared, worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.traced.notes import Guard, Node
+    from roofsim.traced.notes import Guard
     from roofsim.traced.trace import SampleTrace
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
@@ -194,7 +195,7 @@ class Replay:
             block.steps.append((node.function, prepared(node), number, free))
             if node.axis >= 0:
                 width = -math.prod(node.shape)
-                block.width += width if node.function not in _VIEWS else 0
+                block.width += width if node.function not in VIEWS else 0
                 block.widest = max(block.widest, width)
         return self._sorted(blocks)
 
@@ -245,7 +246,7 @@ class Replay:
     def worked_out(
         self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int, *, differ: bool = True
     ) -> tuple[dict[str, Any], NDArray[Any], float]:
-        """Do what `run` does, with a value for each leaf of these operations, written anew or not; unless points `differ`, several may be alike."""
+        """Do what `run` does, with a value for each leaf of the operations as they are; without `differ` points may be alike."""
         if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
             return self.joined.worked_out(leaves, codes, rows, differ=differ)
         counts = {
@@ -307,7 +308,7 @@ class Replay:
         inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns & block.columns]
         at = {bit: keys.codes(block.columns, bit) for bit in {self.nodes[leaf].columns for leaf in inside}}
         own = [
-            np.take(leaves.get(leaf, values.get(leaf)), at[self.nodes[leaf].columns], axis=0).tobytes()
+            np.take(leaves[leaf] if leaf in leaves else values[leaf], at[self.nodes[leaf].columns], axis=0).tobytes()
             for leaf in inside
         ]
         known = self.kept.get(block.columns)
@@ -347,68 +348,3 @@ class Replay:
             values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
         gathered = sum(block.gathers[ref] for ref, _, place in takes if place is not None)
         return rows * (block.width + gathered)
-
-
-def worked(
-    steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int
-) -> None:
-    """Work out operations one after the other."""
-    with np.errstate(all="ignore"):
-        for function, arguments, result, free in steps:
-            kind = type(arguments)
-            if kind is tuple:
-                first, second = arguments
-                at[result] = function(at[first], at[second])
-            elif kind is int:
-                at[result] = function(at[arguments])
-            else:
-                at[result] = arguments(function, at, rows)
-            for ref in free:
-                del at[ref]
-
-
-#: Functions that return a view of what they are given.
-_VIEWS: Final = frozenset({np.ndarray.reshape, np.ndarray.__getitem__, np.broadcast_to})
-
-
-def prepared(node: Node) -> Any:
-    """Return the arguments of an operation: a slot, two slots, or what calls its function with what is in the slots."""
-    arguments, options = node.arguments, node.options
-    if not options and all(type(argument) is Ref for argument in arguments):
-        if len(arguments) == 1:
-            return arguments[0].node
-        if len(arguments) == 2:
-            return arguments[0].node, arguments[1].node
-    if not options and len(arguments) == 2:
-        first, second = arguments
-        if type(first) is Ref and isinstance(second, float | int | bool):
-            slot = first.node
-            return lambda function, at, _: function(at[slot], second)
-        if type(second) is Ref and isinstance(first, float | int | bool):
-            slot = second.node
-            return lambda function, at, _: function(first, at[slot])
-
-    def call(function: Callable[..., Any], at: dict[int, Any], rows: int) -> Any:
-        return function(*_filled(arguments, at, rows), **_filled(options, at, rows))
-
-    return call
-
-
-def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
-    kind = type(kept)
-    if kind is Ref:
-        return at[kept.node]
-    if kind is tuple or kind is list:
-        return kind(_filled(part, at, rows) for part in kept)
-    if kind is dict:
-        return {name: _filled(part, at, rows) for name, part in kept.items()}
-    if kind is Record:
-        return replace(kept.value, **{name: _filled(part, at, rows) for name, part in kept.changed.items()})
-    return rows if kept is LENGTH else kept
-
-
-def broken_by(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:
-    """Tell which points say something else than a guard asks of a node whose points are along an axis."""
-    broken = np.moveaxis(np.asarray(values) != value, axis, 0)
-    each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
-    return each
