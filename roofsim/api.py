@@ -330,7 +330,7 @@ def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
         "output_tokens_per_second": None,
     }
     if resolved.workload.phase in ("prefill", "generate"):
-        prompt = samples * tokens_read(resolved)
+        prompt = samples / real(resolved.workload.num_return_sequences or 1) * tokens_read(resolved)
         rates["prefill_tokens_per_second"] = divide(prompt, evaluation.stage_time("prefill"))
     if resolved.workload.phase in ("decode", "generate"):
         decode = evaluation.stage_time("decode")

@@ -376,13 +376,15 @@ def schedule_of(resolved: Resolved) -> Schedule:
 
 
 def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
-    """Add what a server does between decode steps, while the device waits: schedule, sample, detokenise."""
-    if is_scalar(stage.overhead) and stage.overhead == 0.0:
+    """Add what a server does between decode steps, while the device waits: schedule, sample, detokenise; and masks."""
+    if is_scalar(stage.overhead, stage.masks) and stage.overhead == stage.masks == 0.0:
         return cost
+    overhead, masks = stage.overhead / scales.host_issue_rate, stage.masks / scales.host_issue_rate
+    if stage.hides_masks:  # the host's other threads go on while kernels run and are launched
+        masks = maximum(masks - maximum(cost.device_time("forward"), cost.host["forward"]), 0.0)
     forward = dict(cost.device["forward"])
-    overhead = stage.overhead / scales.host_issue_rate
     forward["launch"] = forward["launch"] + overhead
-    return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
+    return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead, serial=masks)
 
 
 def mean_over_contexts(value: Real) -> Real:

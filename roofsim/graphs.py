@@ -14,6 +14,7 @@ from roofsim.lower.shares import one
 from roofsim.numeric import is_none, is_scalar, real
 from roofsim.passes.host.placement import offloaded
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes, written_from
+from roofsim.passes.optimizer.local_steps import ExchangeParameters
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.replicas import Replicas
@@ -149,6 +150,7 @@ class TrainingGraphs(Graphs):
         )
         passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, number)
         passes = offloaded(passes, resolved.parallel.offload, resolved.precision, number)
+        passes = [*passes, *_outer_steps(resolved)]
         return with_plugged(passes, resolved, "train")
 
 
@@ -218,6 +220,22 @@ def adapter_of(resolved: Resolved) -> Adapter | None:
     """Return the adapters, whichever way they were written."""
     given = resolved.workload.adapter
     return Adapter(kind=given) if isinstance(given, str) else given
+
+
+def _outer_steps(resolved: Resolved) -> list[Pass]:
+    """Return the pass that brings workers together, where they train apart."""
+    steps, layout = resolved.parallel.local_steps, layout_of(resolved.parallel)
+    if steps is None or one(layout.workers):
+        return []
+    master = resolved.precision.master_parameters
+    return [
+        ExchangeParameters(
+            ranks=layout.workers * layout.replicas / layout.parts,
+            every=real(steps.every),
+            stored=None if master is None else DTYPES[master],
+            travels_in=None if steps.travels_in is None else DTYPES[steps.travels_in],
+        )
+    ]
 
 
 def _data_parallel(resolved: Resolved) -> DataParallel:

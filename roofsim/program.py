@@ -22,6 +22,7 @@ from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
+from roofsim.spec.scenario.guided import guided_of
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.traced.points import keyed
 
@@ -54,6 +55,8 @@ class Stage:
         Whether its sizes have a last axis of contexts over which the price is averaged.
     overhead
         Seconds that the device waits for the host between two runs.
+    masks, hides_masks
+        Seconds that the host works on masks for the tokens of a run, and whether it does so while the run goes on.
     positions
         Of a pipeline: how many of its stages are like this one.
     in_flight
@@ -72,6 +75,8 @@ class Stage:
     times: Real = 1.0
     averaged: bool = False
     overhead: Real = 0.0
+    masks: Real = 0.0
+    hides_masks: bool = False
     positions: Real = 1.0
     in_flight: Real = 1.0
     parts: Real = 1.0
@@ -210,11 +215,13 @@ def _stage(resolved: Resolved, graphs: TrainingGraphs, plan: StagePlan, number: 
     return Stage(name=plan.name, graph=graphs.stage(plan), positions=plan.positions, in_flight=held)
 
 
-def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **more: Any) -> list[Stage]:
+def _served(
+    resolved: Resolved, call: Call, waits: Real = 0.0, adapters: Pass | None = None, masks: Real = 0.0, **more: Any
+) -> list[Stage]:
     """Return a pass of inference as one stage with these settings, or as the stages of a pipeline.
 
-    `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage, `beside`
-    puts adapters in.
+    `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage, `masks`
+    seconds of the host for its tokens, `adapters` puts these in.
     """
     engine, layout = resolved.engine, layout_of(resolved.parallel)
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
@@ -222,11 +229,11 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | No
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
     depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
-    passes = [*passes, *([] if beside is None else [beside]), *packed_weight_passes(resolved, resolved.precision)]
+    passes = [*passes, *([] if adapters is None else [adapters]), *packed_weight_passes(resolved, resolved.precision)]
     passes = with_plugged(passes, resolved, call.phase)
     settings: dict[str, Any] = {"name": call.phase, "phase": call.phase} | more
     if one(layout.pipeline):
-        return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
+        return [Stage(graph=run_passes(graph, passes), overhead=waits, masks=masks, **settings)]
     stages = []
     for plan in _stage_plans(resolved, [block.repeat for block in graph.blocks]):
         take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
@@ -235,6 +242,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | No
             "name": f"{call.phase}, {plan.name}",
             "positions": _without_contexts(plan.positions) if settings.get("averaged") else plan.positions,
             "overhead": (_without_contexts(hop) if settings.get("averaged") else hop) + (waits if plan.last else 0.0),
+            "masks": masks if plan.last else 0.0,
         }
         stages.append(Stage(graph=run_passes(graph, [take, *passes]), **here))
     return stages
@@ -313,11 +321,20 @@ def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     call = _part_of(call_of(lifted, "decode", contexts), _parts(lifted, rule, 1.0))
     parts = _parts(resolved, rule, 1.0)
     engine, factor = resolved.engine, resolved.system.host.issue_factor
-    waiting = engine.launch.host_time_per_step + engine.launch.host_time_per_sequence * (
-        real(resolved.workload.micro_batch_size) / parts
-    )
+    rows = real(resolved.workload.micro_batch_size) * real(resolved.workload.num_return_sequences or 1) / parts
+    waiting = engine.launch.host_time_per_step + engine.launch.host_time_per_sequence * rows
+    guided = guided_of(resolved.workload.guided_decoding)
+    masks = 0.0 if guided is None else guided.seconds * rows * real(resolved.workload.beam_width or 1)
     return _served(
-        lifted, call, waiting * factor, times=times * parts, averaged=averaged, parts=parts, steady=rule == "split"
+        lifted,
+        call,
+        waiting * factor,
+        masks=masks * factor,
+        hides_masks=engine.launch.masks == "beside",
+        times=times * parts,
+        averaged=averaged,
+        parts=parts,
+        steady=rule == "split",
     )
 
 
@@ -346,7 +363,7 @@ def serving_pass(
         its next one: all stages, or the slowest for each batch.
     """
     call = replace(call_of(resolved, phase, context, batch), length=length, chunked=phase == "prefill")
-    stages = _served(resolved, call, beside=adapters, times=in_flight, parts=in_flight, steady=True)
+    stages = _served(resolved, call, adapters=adapters, times=in_flight, parts=in_flight, steady=True)
     return Program(stages=tuple(stages))
 
 

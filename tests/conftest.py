@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +19,26 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
 
 
+def pytest_collection_finish():
+    """Take the thousands of collected tests out of what every search for garbage looks through."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def numpy_errors_raise():
     with np.errstate(divide="raise", invalid="raise", over="raise"):
         yield
 
 
+#: Folders that ask for answers. Graphs are checked there as users' are, once all passes ran; elsewhere after every pass.
+ANSWERS = {"agents", "cli", "decide", "docs", "report", "search", "web"}
+
+
 @pytest.fixture(autouse=True)
-def every_pass_is_verified(monkeypatch):
-    monkeypatch.setenv("ROOFSIM_VERIFY", "1")
+def every_pass_is_verified(monkeypatch, request):
+    if request.path.parent.name not in ANSWERS:
+        monkeypatch.setenv("ROOFSIM_VERIFY", "1")
 
 
 @pytest.fixture(autouse=True)

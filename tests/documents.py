@@ -103,11 +103,12 @@ def examples(path: Path) -> list[tuple[str, str, str]]:
     return blocks
 
 
-def main() -> None:
-    """Rewrite the outputs in all documents."""
+def main(files: list[str]) -> None:
+    """Rewrite the outputs in the documents that are named, or in all."""
+    asked = [Path(file).resolve() for file in files]
     folder = scratch()
     os.chdir(folder)
-    for path in documents():
+    for path in asked or documents():
         text = path.read_text(encoding="utf-8")
         for _, old, new in examples(path):
             text = text.replace(old, new)
@@ -119,7 +120,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if "--write" not in sys.argv:
-        sys.exit("usage: python -m tests.documents --write")
-    sys.argv = sys.argv[:1]
-    main()
+    if sys.argv[1:2] != ["--write"]:
+        sys.exit("usage: python -m tests.documents --write [FILE ...]")
+    named, sys.argv = sys.argv[2:], sys.argv[:1]
+    main(named)

@@ -12,7 +12,7 @@ part of a vision-language model; of ``all``, attention runs as products and is c
 that autograd keeps of a training step of two samples in bf16 (one by itself needs fewer copies): distinct storages,
 parameters, buffers and inputs apart; `loss` says whether that of training is among them (it is not where targets are found
 on the host). Last run: torch 2.14.1,
-torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190.
+torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
 """
 
 from __future__ import annotations
@@ -256,6 +256,12 @@ def _torchvision(name: str) -> Any:
     return getattr(models, name)(**more)
 
 
+def _timm(name: str) -> Any:
+    from timm import create_model
+
+    return create_model(name)
+
+
 def _maxvit() -> Any:
     model = _torchvision("maxvit_t")
     for part in model.modules():
@@ -346,6 +352,9 @@ CASES: dict[str, Case] = {
     "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
     "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
+    "gmlp-s16": ("timm", "", partial(_timm, "gmlp_s16_224"), _one_image(3, 224, 224)),
+    "resmlp-12": ("timm", "", partial(_timm, "resmlp_12_224"), _one_image(3, 224, 224)),
+    "convmixer-768-32": ("timm", "", partial(_timm, "convmixer_768_32"), _one_image(3, 224, 224)),
 }  # fmt: skip
 
 
@@ -377,7 +386,9 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
     ),
-    **dict.fromkeys(("alexnet", "squeezenet1.1", "googlenet", "maxvit_t"), _classes),
+    **dict.fromkeys(
+        ("alexnet", "squeezenet1.1", "googlenet", "maxvit_t", "gmlp-s16", "resmlp-12", "convmixer-768-32"), _classes
+    ),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
 }

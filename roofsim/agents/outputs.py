@@ -212,6 +212,7 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "now": (("object",), "The result as it is, as `run` returns it."),
         "resources": (("object",), "Resource -> factor and figure that reach the target alone, in SI units."),
         "mix": (_PART, "Factors that reach it together with the least growth; null where none do."),
+        "cheapest_mix": (_PART, "Factors on bandwidth and FLOP/s for the least price, and the price of such a card."),
         "mix_floor": (("object",), "Step and limit with a million times as much of all of them."),
         "gpus": (_PART, "What more GPUs do."),
         "cards": (("array",), "Cards that reach it, the cheapest hour first."),

@@ -18,6 +18,8 @@ def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
     samples = real(workload.global_batch_size if trains else workload.micro_batch_size)
     if not trains:  # each data-parallel replica runs a batch of its own
         samples = samples * real(resolved.parallel.data)
+    if workload.phase in ("decode", "generate"):  # each answer is one, the beams of a search are not
+        samples = samples * real(workload.num_return_sequences or 1)
     if resolved.model.sample_unit != "tokens":
         return samples, samples, resolved.model.sample_unit
     tokens: Real = 1.0

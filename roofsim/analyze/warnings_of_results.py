@@ -10,9 +10,11 @@ from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import interval_parts, nearly_full, recalled_figures
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.verdicts import FITS
+from roofsim.analyze.watts import unheld_watts
 from roofsim.spec.constants.intervals import shipped
 from roofsim.spec.engine.facts import description_of, stated_names
 from roofsim.spec.engine.schema import Engine, catalog_engine
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +84,20 @@ def _written(value: Any) -> str:
     )
 
 
+def _over_the_limit(evaluation: Evaluation) -> list[str]:
+    """Say that a card which is held to less power lowers its clock even where the power limit slows no kernel."""
+    gpu = evaluation.resolved.gpu
+    if gpu.power_held == 1.0 or gpu.tdp is None or evaluation.resolved.points > 1:
+        return []
+    watts = unheld_watts(evaluation)
+    if watts is None or float(watts) <= float(gpu.tdp):
+        return []
+    drawn = humanize(float(watts), "W", 3)
+    return [
+        f"streaming and waiting draw {drawn}, more than the limit: the card lowers its clock; roofsim power says what that costs"
+    ]
+
+
 def warnings_of(evaluation: Evaluation, memory: Memory) -> list[str]:
     """Return what to know before a result is believed: what was not measured, not priced, or nearly full."""
     resolved = evaluation.resolved
@@ -92,6 +108,7 @@ def warnings_of(evaluation: Evaluation, memory: Memory) -> list[str]:
         *host_notes(evaluation, memory.off_device),
     ]
     notes += schedule_notes(evaluation)
+    notes += _over_the_limit(evaluation)
     if not resolved.architecture.measured:
         notes.append(
             f"no kernel was measured on architecture {resolved.architecture.name}; its achieved fractions are assumed"

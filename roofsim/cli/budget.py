@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from roofsim.cli.complete import several
-from roofsim.cli.flags import Csv, Html, Json, Scenario
+from roofsim.cli.complete import scenarios, several
+from roofsim.cli.flags import Csv, Html, Json, ScenarioOrNone
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
@@ -27,6 +27,10 @@ Most = Annotated[
     int,
     Option("--most", minimum=1, metavar="N", panel="Hardware", help="GPUs to rent at most; powers of two are tried."),
 ]
+Model = Annotated[
+    str | None,
+    Option("--model", metavar="MODEL", complete=scenarios, panel="Target", help="The model, instead of SCENARIO."),
+]
 Ratio = Annotated[
     str | None,
     Option(
@@ -41,7 +45,8 @@ Ratio = Annotated[
 @scenario_options(leave_out=(*LONG_RUNS, "gpu", "gpus"))
 def budget(
     *,
-    scenario: Scenario,
+    scenario: ScenarioOrNone = None,
+    model: Model = None,
     usd: Usd,
     days: Days,
     gpu: Gpu = None,
@@ -56,7 +61,7 @@ def budget(
     from roofsim.decide.budget import budget_document
 
     checked_report(html)
-    document = document_of(scenario, overrides)
+    document = document_of(_asked_for(scenario, model), overrides)
     answer = budget_document(
         document,
         usd=usd,
@@ -75,3 +80,20 @@ def budget(
         show(answer, console())
     asked = {"usd": usd, "days": days, "gpu": gpu, "most": most, "tokens_per_parameter": tokens_per_parameter}
     write_report(html, answer, "budget", document, asked)
+
+
+def _asked_for(scenario: str | None, model: str | None) -> str:
+    """Return what is asked for, by either name.
+
+    Raises
+    ------
+    SpecError
+        Where both or none are given.
+    """
+    from roofsim.errors import Problem, SpecError
+
+    given = scenario if model is None else model
+    if given is None or (scenario is not None and model is not None):
+        said = "neither is given" if given is None else f"both are given: {scenario} and {model}"
+        raise SpecError(Problem(f"expected a SCENARIO or --model; {said}", hint="Give one."))
+    return given

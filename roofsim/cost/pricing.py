@@ -61,7 +61,8 @@ class PassCost:
     `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue; `power[phase]`
     to the seconds in which the card may draw the phase's energy (none where its power is unknown), `sustained[phase]` to
     what long products are held to by their own power; `attention[phase]` to the device seconds of attention kernels.
-    `overhead` are the seconds, counted as launches, in which the device waits between two passes.
+    `overhead` are the seconds, counted as launches, in which the device waits between two passes;
+    `serial` those in which the host works behind a pass and issues nothing.
     """
 
     device: dict[str, dict[str, Real]]
@@ -70,6 +71,7 @@ class PassCost:
     sustained: dict[str, Sustained] = field(default_factory=dict)
     attention: dict[str, Real] = field(default_factory=dict)
     overhead: Real = 0.0
+    serial: Real = 0.0
     physics: Physics = field(default_factory=shipped_physics)
 
     def device_time(self, phase: str) -> Real:

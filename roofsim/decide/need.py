@@ -10,7 +10,9 @@ from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes, with_changes
-from roofsim.decide.resources import BOUGHT, Needed, floor_of, least_mix, needed
+from roofsim.decide.market import market_of
+from roofsim.decide.mixes import PricedMix, cheapest_mix, least_mix
+from roofsim.decide.resources import BOUGHT, Needed, floor_of, needed
 from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from roofsim.decide.target import Target, read_target
 from roofsim.errors import NoDataError, Problem, SpecError
@@ -102,6 +104,9 @@ class Need(Printed):
         Name -> how much of it alone reaches the target.
     mix
         Factors that reach it together with the least growth; empty where it is met, None where no mix reaches it.
+    cheapest_mix
+        Memory bandwidth and tensor FLOP/s that reach it together for the least price on a market of cards; None where they do not,
+        where it is met, or where no market prices them.
     mix_floor
         Seconds of a step with a million times as much of all that a mix is made of, and what most of it waits for.
     gpus
@@ -117,6 +122,7 @@ class Need(Printed):
     now: Result
     resources: dict[str, Needed]
     mix: dict[str, float] | None
+    cheapest_mix: PricedMix | None
     mix_floor: tuple[float, str]
     gpus: MoreGpus | None
     cards: tuple[CardReach, ...]
@@ -137,6 +143,7 @@ class Need(Printed):
             "now": self.now.to_dict(),
             "resources": {name: one.to_dict() for name, one in self.resources.items()},
             "mix": self.mix,
+            "cheapest_mix": None if self.cheapest_mix is None else self.cheapest_mix.to_dict(),
             "mix_floor": {"step_time": self.mix_floor[0], "bound": self.mix_floor[1]},
             "gpus": None if self.gpus is None else self.gpus.to_dict(),
             "cards": [card.to_dict() for card in self.cards],
@@ -208,12 +215,15 @@ def need_document(document: Document, target: Target) -> Need:
     now = answer(evaluation)
     allowed = target.step_time(now)
     cards, tried = _cards(document, now, target)
+    met = float(now.step_time) <= allowed
+    market = market_of(evaluation.resolved.precision.math)
     return Need(
         target=target,
         allowed=allowed,
         now=now,
         resources=_resources(evaluation, now, allowed),
-        mix={} if float(now.step_time) <= allowed else least_mix(evaluation, allowed, BOUGHT),
+        mix={} if met else least_mix(evaluation, allowed, BOUGHT),
+        cheapest_mix=None if met else cheapest_mix(evaluation, allowed, market),
         mix_floor=floor_of(evaluation, BOUGHT),
         gpus=_more_gpus(document, now, target),
         cards=cards,

@@ -27,6 +27,8 @@ SCHEMA: Final = "roofsim/power/1"
 _LIMITS: Final = 12
 #: Share of the speed without a limit from which on a step is as fast.
 _AS_FAST: Final = 0.999
+#: Halvings of the clocks between which the highest lies that keeps a limit.
+_HALVINGS: Final = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +39,12 @@ class AtLimit:
     ----------
     limit, drawn
         Watts of each GPU: the limit, and what its kernels draw on average.
+    clock
+        Hertz to which the card lowers its clock to keep the limit, where streaming and waiting alone draw more than it at full
+        clock; None where it need not.
     kept
-        Whether a card keeps the limit at this speed: what streaming and waiting draw, and what a step as fast as without a limit
-        draws; if not, the step takes longer than `step_time`, and how much is not known.
+        Whether a card keeps the limit at this speed, at some clock; if not, the step takes longer than `step_time`, and how much is
+        not known.
     speed
         Work per second over that without a limit.
     per_joule
@@ -55,6 +60,7 @@ class AtLimit:
     rate: float
     speed: float
     per_joule: float
+    clock: float | None
     kept: bool
     measured: bool
 
@@ -143,23 +149,61 @@ def _limited(document: Document) -> bool:
 
 
 def _at(document: Document, text: str, tdp: float, whole: float | None) -> AtLimit:
-    evaluation = evaluate(resolve_document(with_override(document, "hardware.power_limit", text, "--limits")))
-    result = answer(evaluation)
-    limit = float(evaluation.resolved.gpu.tdp or tdp)
-    watts = drawn_watts(evaluation)
-    drawn = limit if watts is None else float(watts)
-    rate = float(rate_of(result) or 0.0)
-    speed = 1.0 if whole is None else rate / whole
-    over = float(average_watts(evaluation) or 0.0) > limit and speed > _AS_FAST
-    interval = result.step_time_interval
+    """Return the row of a limit, at the highest clock at which a card keeps it."""
+    held = with_override(document, "hardware.power_limit", text, "--limits")
+    free = _Priced(held, tdp, whole)
+    own = free.kept or free.fastest is None
+    priced, clock = (free, None) if own else _slowed(held, tdp, whole, free)
+    interval = priced.result.step_time_interval
     return AtLimit(
-        limit=limit,
-        drawn=drawn,
-        step_time=float(result.step_time),
+        limit=priced.limit,
+        drawn=priced.drawn,
+        step_time=float(priced.result.step_time),
         interval=None if interval is None else (float(interval[0]), float(interval[1])),
-        rate=rate,
-        speed=speed,
-        per_joule=rate / (drawn * int(evaluation.resolved.gpus)),
-        kept=float(unheld_watts(evaluation) or 0.0) <= limit and not over,
-        measured=limit >= MEASURED * tdp,
+        rate=priced.rate,
+        speed=priced.speed,
+        per_joule=priced.rate / (priced.drawn * int(priced.evaluation.resolved.gpus)),
+        clock=clock,
+        kept=priced.kept,
+        measured=priced.limit >= MEASURED * tdp,
     )
+
+
+def _slowed(held: Document, tdp: float, whole: float | None, free: _Priced) -> tuple[_Priced, float | None]:
+    """Return a scenario at the highest clock at which its card keeps the limit, and that clock; as it is where none does."""
+    most = float(free.fastest or 0.0)
+
+    def at(clock: float) -> _Priced:
+        return _Priced(with_override(held, "hardware.clock_limit", f"{clock:.9g} Hz", "--limits"), tdp, whole)
+
+    low, high = float(math.ceil(LEAST * most)), most
+    best = at(low)
+    if not best.kept:
+        return free, None
+    for _ in range(_HALVINGS):
+        clock = 0.5 * (low + high)
+        tried = at(clock)
+        if tried.kept:
+            low, best = clock, tried
+        else:
+            high = clock
+    return best, low
+
+
+class _Priced:
+    """A scenario with its limits, priced: what it draws, and whether its card keeps the limit so."""
+
+    def __init__(self, document: Document, tdp: float, whole: float | None) -> None:
+        self.evaluation = evaluate(resolve_document(document))
+        self.result = answer(self.evaluation)
+        gpu = self.evaluation.resolved.gpu
+        self.limit = float(gpu.tdp or tdp)
+        watts = drawn_watts(self.evaluation)
+        self.drawn = self.limit if watts is None else float(watts)
+        self.rate = float(rate_of(self.result) or 0.0)
+        self.speed = 1.0 if whole is None else self.rate / whole
+        self.fastest = None if gpu.clock is None else float(gpu.clock.boost)
+        # Rates were measured at the card's own power, whatever it draws there.
+        over = float(average_watts(self.evaluation) or 0.0) > self.limit and self.speed > _AS_FAST
+        at_rest = float(unheld_watts(self.evaluation) or 0.0) <= self.limit
+        self.kept = self.limit >= tdp or (at_rest and not over)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.sensitivity import RATES, elasticities
 from roofsim.cost.scales import Scales
 from roofsim.records import dataclass
 
@@ -21,10 +20,6 @@ _CUTS: Final = 33
 _ROUNDS: Final = 3
 #: A step that is longer by rounding alone is as short as asked: sums over many factors and over one differ in the last digits.
 _ROUNDED: Final = 1.0 + 1e-12
-#: Of a mix: what a resource grows by at once, in the logarithm, and what it must still be worth.
-_STRIDE: Final = 0.02
-_WORTH: Final = 0.001
-_MOST_STRIDES: Final = 1_000
 #: Resources that a mix is made of: what another card or node has more of.
 BOUGHT: Final = (
     "tensor_flops", "vector_flops", "memory_bandwidth", "power", "intra_node_link", "inter_node_link", "host_link", "storage",
@@ -111,42 +106,3 @@ def _crossing(evaluation: Evaluation, rate: str, seconds: float, steps: Array) -
 def _steps(evaluation: Evaluation, rate: str, logs: Array) -> Array:
     step = np.asarray(evaluation.reprice(Scales(**{rate: np.exp(logs)})).step, dtype=np.float64)
     return np.broadcast_to(step, logs.shape)
-
-
-def least_mix(evaluation: Evaluation, seconds: float, rates: tuple[str, ...]) -> dict[str, float] | None:
-    """Return factors on several rates that reach a step of some seconds with the least growth: the smallest product of factors.
-
-    The rate that shortens the step most per percent grows by a little, again and again. None where no mix reaches it.
-    """
-    logs = dict.fromkeys(rates, 0.0)
-    for _ in range(_MOST_STRIDES):
-        if _step_at(evaluation, logs) <= seconds:
-            return {rate: float(np.exp(log)) for rate, log in logs.items() if log > 0.0}
-        worth = _worth(evaluation, logs)
-        best = max(rates, key=lambda rate: worth[rate])
-        if worth[best] < _WORTH:
-            return None
-        logs[best] += _last_stride(evaluation, logs, best, seconds)
-    return None
-
-
-def _worth(evaluation: Evaluation, logs: dict[str, float]) -> dict[str, float]:
-    """Return what one percent more of each rate takes off the step, with the mix so far."""
-
-    def reprice(scales: Scales) -> Any:
-        factors = {rate: getattr(scales, rate) * float(np.exp(logs.get(rate, 0.0))) for rate in RATES}
-        return evaluation.reprice(Scales(**factors))
-
-    return {rate: -float(slope) for rate, slope in elasticities(reprice).items()}
-
-
-def _last_stride(evaluation: Evaluation, logs: dict[str, float], rate: str, seconds: float) -> float:
-    """Return how far a rate grows: a whole stride, or the part of it that reaches the target."""
-    if _step_at(evaluation, logs | {rate: logs[rate] + _STRIDE}) > seconds:
-        return _STRIDE
-    cut = np.linspace(0.0, _STRIDE, _CUTS)
-    return next(float(part) for part in cut if _step_at(evaluation, logs | {rate: logs[rate] + float(part)}) <= seconds)
-
-
-def _step_at(evaluation: Evaluation, logs: dict[str, float]) -> float:
-    return float(evaluation.reprice(Scales(**{rate: float(np.exp(log)) for rate, log in logs.items()})).step)

@@ -36,10 +36,13 @@ class Call:
         Tokens that the cache holds after this pass.
     cached_batches
         Batches like this one whose caches lie beside one another: those of the other micro batches of a pipeline.
-    beams
-        Rows of a decode step that belong to one request: `batch` counts them all.
+    beams, samples
+        Rows of a decode step that belong to one request, of which `batch` counts them all: beams of a search, or answers that are
+        sampled beside one another.
     shared_context
-        Tokens of a request's context that all of its beams have in common.
+        Tokens of a request's context that all of its rows have in common.
+    guided
+        Share of the rows of a decode step whose tokens a grammar allows or not; None: all tokens are free.
     chunked
         Whether a prefill runs in pieces of `length`: keys of the pieces before are in the cache.
     """
@@ -51,7 +54,9 @@ class Call:
     packed_length: Real | None = None
     context_length: Real = 0.0
     beams: Real = 1.0
+    samples: Real = 1.0
     shared_context: Real = 0.0
+    guided: Real | None = None
     chunked: bool = False
     compute: DType = BF16
     autocast: bool = False
@@ -75,16 +80,20 @@ class Call:
         return self.phase == "decode" and not one(self.beams)
 
     @property
-    def shares_beams(self) -> bool:
-        """Whether beams read what they began from in one place, each through a table of its own."""
-        return self.searches and self.cache.beams == "shared"
+    def shares_context(self) -> bool:
+        """Whether the rows of a request read what they began from in one place, each through a table of its own."""
+        if self.phase != "decode":
+            return False
+        return (
+            self.cache.beams == "shared" if self.searches else not one(self.samples) and self.cache.samples == "shared"
+        )
 
     def held(self, tokens: Real) -> Real:
-        """Return the tokens that the cache of one beam holds, where beams share what they began from."""
-        if not self.shares_beams:
+        """Return the tokens that the cache of one row holds, where those of a request share what they began from."""
+        if not self.shares_context:
             return tokens
         shared = minimum(self.shared_context, tokens)
-        return tokens - shared + shared / self.beams
+        return tokens - shared + shared / (self.beams * self.samples)
 
     @property
     def cached(self) -> bool:

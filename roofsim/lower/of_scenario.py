@@ -10,6 +10,7 @@ from roofsim.lower.flavour import Flavour
 from roofsim.lower.shares import Shares
 from roofsim.numeric import Real, ceil, maximum, minimum, real
 from roofsim.spec.engine.phase import in_phase
+from roofsim.spec.scenario.guided import guided_of
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0, batch: Real | N
         packed_length=None if workload.packed_length is None else real(workload.packed_length),
         context_length=context,
         beams=real(workload.beam_width or 1),
+        samples=real(workload.num_return_sequences or 1),
+        guided=_guided(resolved, phase),
         shared_context=_tokens(workload.prompt_length) + _tokens(workload.context_length),
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
@@ -41,14 +44,23 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0, batch: Real | N
     )
 
 
+def _guided(resolved: Resolved, phase: str) -> Real | None:
+    guided = guided_of(resolved.workload.guided_decoding)
+    return None if guided is None or phase != "decode" else guided.share
+
+
 def _tokens(count: Real | None) -> Real:
     return 0.0 if count is None else real(count)
 
 
 def rows_of(resolved: Resolved, phase: str) -> Real:
-    """Return the rows of a pass for each sequence of the batch: its beams in decode steps, and in prompts that run for each."""
-    each = phase == "decode" or (phase == "prefill" and resolved.engine.cache.beams == "copied")
-    return real(resolved.workload.beam_width or 1) if each else 1.0
+    """Return the rows of a pass for each sequence of the batch: beams or samples in decode steps, and in prompts run for each."""
+    workload, cache = resolved.workload, resolved.engine.cache
+    rows: Real = 1.0
+    for number, way in ((workload.beam_width, cache.beams), (workload.num_return_sequences, cache.samples)):
+        each = phase == "decode" or (phase == "prefill" and way == "copied")
+        rows = rows * (real(number or 1) if each else 1.0)
+    return rows
 
 
 def shares_of(resolved: Resolved) -> Shares:

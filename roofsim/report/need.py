@@ -121,8 +121,12 @@ def _below(answer: Need) -> list[str]:
         left = f"{words.seconds(seconds)} remain, most of them for {words.BOUND_WORDS.get(bound, bound)}"
         lines.append(f"No mix of what a card or node has more of reaches it: {left}.")
     elif len(answer.mix) > 1:
-        mix = ", ".join(f"{_name(rate)} {factor:.3g}x" for rate, factor in answer.mix.items() if factor > _SAME)
-        lines.append(f"With the least growth in all (the smallest product of factors): {mix}.")
+        lines.append(f"With the least growth in all (the smallest product of factors): {_mix(answer.mix)}.")
+    if (priced := answer.cheapest_mix) is not None:
+        cost = f"{priced.price:.3g} times as much (80 % interval {priced.low:.3g} .. {priced.high:.3g})"
+        lines.append(
+            f"The cheapest mix at the market's prices: {_mix(priced.factors)}; a card with that would cost {cost}."
+        )
     if answer.gpus is not None and not answer.met:
         verb = "reaches it" if answer.gpus.reached else "comes closest of all multiples"
         lines.append(f"More GPUs: {answer.gpus.changes} {verb}, a step of {words.seconds(answer.gpus.step_time)}.")
@@ -137,6 +141,10 @@ def _below(answer: Need) -> list[str]:
         head = f"Rule of thumb ({rule.formula}): {humanize(rule.value, rule.unit, 3)} of {_name(rule.resource)} per GPU, where the"
         lines.append(f"{head} prediction needs {ours}: {'; '.join(rule.reasons)}.")
     return lines
+
+
+def _mix(factors: dict[str, float]) -> str:
+    return ", ".join(f"{_name(rate)} {factor:.3g}x" for rate, factor in factors.items() if factor > _SAME)
 
 
 def _cards(answer: Need) -> Grid:

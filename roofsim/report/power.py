@@ -9,11 +9,12 @@ from rich.text import Text
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.job import figure
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from roofsim.decide.power import PowerCurve
+    from roofsim.decide.power import AtLimit, PowerCurve
 
 
 #: Share of work per joule below which a limit gains nothing.
@@ -35,7 +36,7 @@ def print_power(console: Console, curve: PowerCurve) -> None:
         ]
     )
     for one in curve.rows:
-        mark = ("best per joule" if one is curve.best else "") + ("" if one.measured else " below what was measured")
+        mark = "; ".join(_marks(curve, one))
         if not one.kept:
             mark = "streaming and waiting draw more: slower, by how much is not known"
         figures = (
@@ -48,10 +49,18 @@ def print_power(console: Console, curve: PowerCurve) -> None:
             f"{one.limit:.0f} W",
             f"{one.drawn:.0f} W",
             *(figures if one.kept else ("?",) * len(figures)),
-            mark.strip(),
+            mark,
         )
     console.print(table)
     console.print(Text("Watts of one GPU, by what its kernels draw on average; hosts are not counted."))
+
+
+def _marks(curve: PowerCurve, one: AtLimit) -> list[str]:
+    """Return what to say of a limit beside its figures."""
+    marks = ["best per joule"] if one is curve.best else []
+    if one.clock is not None:
+        marks.append(f"clock falls to {humanize(one.clock, 'Hz', 3)}")
+    return marks if one.measured else [*marks, "below what was measured"]
 
 
 def sentence(curve: PowerCurve) -> str:

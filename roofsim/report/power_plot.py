@@ -16,10 +16,11 @@ def draw_power(curve: PowerCurve, path: Path | None = None) -> Any:
     """Return the picture of a curve: speed on the left, work per joule on the right, both over watts."""
     figure = new_figure(10.0, 4.0)
     left, right = figure.subplots(1, 2)
-    watts = [one.limit for one in curve.rows]
-    left.plot(watts, [one.rate for one in curve.rows], "o-", markersize=4)
+    rows = [one for one in curve.rows if one.kept]  # of the others the speed is not known
+    watts = [one.limit for one in rows]
+    left.plot(watts, [one.rate for one in rows], "o-", markersize=4)
     left.set_ylabel(f"{curve.unit}/s")
-    right.plot(watts, [one.per_joule for one in curve.rows], "o-", markersize=4)
+    right.plot(watts, [one.per_joule for one in rows], "o-", markersize=4)
     right.plot([curve.best.limit], [curve.best.per_joule], "s", markersize=9, fillstyle="none", color="black")
     right.annotate("best", (curve.best.limit, curve.best.per_joule), xytext=(8, -12), textcoords="offset points")
     right.set_ylabel(f"{curve.unit}/J")

@@ -80,6 +80,7 @@ def _requests(served: Served) -> str:
         )
     default = words.default_lengths(plan.resolved.workload.model_dump(), plan.assumed)
     beams = f" in {plan.beams:.0f} beams" if plan.beams > 1.0 else ""
+    beams = f" in each of {plan.samples:.0f} answers" if plan.samples > 1.0 else beams
     tokens = (
         f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens{beams}{default}"
     )
@@ -107,7 +108,7 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
         ("turning point", _turning(served)),
     ]
     best = served.highest_rate
-    tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
+    tokens, each = words.count(best * served.plan.given), words.count(best * served.plan.given / served.plan.gpus)
     span = _span(served)
     rows.append(("saturation", f"{words.count(best)} requests/s ({span}), {tokens} output tokens/s ({each} per GPU)"))
     rows += _prefixes(served) + _memory(served)

@@ -39,7 +39,7 @@ def sized_rows(served: Served, sized: SizedServer) -> list[tuple[str, str]]:
         hint = "" if sized.hint is None else f". {sized.hint[0].upper()}{sized.hint[1:]}"
         return [*rows, ("verdict", f"NOT possible at any rate: {sizing.reason}{hint}")]
     low, high = sizing.rates
-    tokens = words.count(sizing.rate * served.plan.output)
+    tokens = words.count(sizing.rate * served.plan.given)
     each = "" if sized.unit == 1.0 else f", {words.count(sized.each)} on each of {words.count(sized.unit)} replicas"
     span = f"80 % range {words.count(low)} .. {words.count(high)}"
     line = f"{words.count(sizing.rate)} requests/s ({span}){each}, {tokens} output tokens/s; {_at_limit(sized)}"

@@ -72,6 +72,8 @@ def exposed(
                 beside = _compute(cost, during) + _waits(traffics, during, tiled, traffic)
                 beside = beside * num_micro_batches if reduces_each and phase != "optimizer" else beside
                 step = step.plus(_buckets(whole, beside, slows) if hides else whole)
+        elif group == "workers":
+            step = step.plus(traffic)
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
             micro = micro.plus(traffic, virtual * (1.0 - hidden))

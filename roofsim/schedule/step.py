@@ -88,15 +88,17 @@ def compose(
     body, update = _Kernels(), _Kernels()
     host: Real = 0.0
     overhead: Real = 0.0
+    serial: Real = 0.0
     for cost, weight in passes:
         overhead = overhead + cost.overhead * weight * num_micro_batches
+        serial = serial + cost.serial * weight * num_micro_batches
         for phase in cost.device:
             target, times = (update, weight) if phase == "optimizer" else (body, weight * num_micro_batches)
             target.add(cost, phase, times)
             host = host + cost.host[phase] * times
     weights = [weight for _, weight in passes]
     waits = _waits(weights, num_micro_batches, communication) if communication else {}
-    settled = _settled(body, update, waits, host, overhead, passes[0][0].physics)
+    settled = _settled(body, update, waits, host, (overhead, serial), passes[0][0].physics)
     alone: Real = 0.0
     for weight, shown in zip(weights, communication or (), strict=bool(communication)):
         alone = alone + (shown.step.seconds + (0.0 if shown.host is None else shown.host.step.pace)) * weight
@@ -197,14 +199,15 @@ def _settled(
     update: _Kernels,
     waits: dict[str, dict[str, Real]],
     host: Real,
-    overhead: Real,
+    between: tuple[Real, Real],
     physics: Physics,
 ) -> StepTime:
     """Give device, power and host the shares of the step that their partial derivatives say.
 
     The host's share is launches. What the power limit adds belongs to the kernels that draw the power, in proportion to
     their energy; the breakdown has no line of its own for it. While communication shows, or copies of its host, the card
-    computes nothing and draws little; while the host updates, it issues nothing.
+    computes nothing and draws little; while the host updates, it issues nothing. `between` are the seconds
+    between passes: in which the device waits, and those (the second) in which the host issues nothing either.
 
     Long products, `apart`, are held to the power limit one by one, all else together.
     """
@@ -220,7 +223,8 @@ def _settled(
     busy = divide(busy, limited)
     together = limited + links + copies
     whole, card = smooth_shares(together, host, norm)
-    step, pace = whole + work, divide(whole, together)
+    overhead, serial = between
+    step, pace = whole + work + serial, divide(whole, together)
     each = pace * card
     device = body.seconds + update.seconds
     own = each * divide(limited, device)  # nothing, where the host computes everything
@@ -232,19 +236,19 @@ def _settled(
             breakdown[line] = breakdown[line] + seconds * share
             resources[name] = resources.get(name, 0.0) + seconds * share
     for table in (breakdown, resources):
-        table["launch"] = table["launch"] + whole * (1.0 - card)
+        table["launch"] = table["launch"] + whole * (1.0 - card) + serial
     resources["power"] = each * limited * (1.0 - busy)
     beside = dict.fromkeys(WAITS, 0.0 * step) | waits.get("exposed_communication", {}) | waits.get("host_transfer", {})
-    beside |= {"launches": whole - together, "between_passes": overhead, "host_update": work}
+    beside |= {"launches": whole - together, "between_passes": overhead + serial, "host_update": work}
     return StepTime(
         step=step,
         breakdown=breakdown,
         resources=resources,
         waits=beside,
-        device=device + links + copies + work,
-        busy=together + work,
-        host=host + work,
-        power=body.power + update.power + links + copies + work,
+        device=device + links + copies + work + serial,
+        busy=together + work + serial,
+        host=host + work + serial,
+        power=body.power + update.power + links + copies + work + serial,
         stretch=stretch,
         pace=pace,
     )

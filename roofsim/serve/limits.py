@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import ceil
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 from roofsim.serve.problems import problem
 from roofsim.spec import catalog
 from roofsim.spec.engine.facts import stated_names
@@ -199,3 +199,12 @@ def _context(
         message = f"a cache of {serving.ctx_size} tokens{share} has no room for a request of {needed:.0f}"
         raise problem(document, "serving.ctx_size", message, f"At least {padded * (1.0 if unified else slots):.0f}.")
     return (own if unified else own * slots), []
+
+
+def by_requests(limits: ReplicaLimits, resolved: Resolved, document: Document) -> ReplicaLimits:
+    """Return the limits by requests: each of the answers to a prompt is a sequence to the engine."""
+    samples = resolved.workload.num_return_sequences or 1
+    if samples > limits.max_num_seqs:
+        message = f"{samples} answers to a prompt are more sequences than run at once, {limits.max_num_seqs:.0f}"
+        raise problem(document, "num_return_sequences", message, "Raise serving.max_num_seqs.")
+    return replace(limits, max_num_seqs=limits.max_num_seqs / samples)

@@ -8,8 +8,9 @@ from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
-from roofsim.serve.limits import ReplicaLimits, limits_of
+from roofsim.serve.limits import ReplicaLimits, by_requests, limits_of
 from roofsim.serve.problems import problem
+from roofsim.serve.words import refuse_words
 from roofsim.spec import catalog, usual
 from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import families_that
@@ -17,7 +18,7 @@ from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.rules.sizes import named
 from roofsim.spec.scenario.document import with_override
-from roofsim.spec.scenario.serving import DynamicBatching, Serving
+from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.workload import SERVING, Scenario
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.server import ServerFacts
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.scenario.workload import Workload
 
 #: Batches of 1, 2, 4, ... that are priced exactly.
 _DOUBLINGS: Final = 13
@@ -109,6 +109,16 @@ class ServerPlan:
         return float(self.resolved.workload.beam_width or 1)
 
     @property
+    def samples(self) -> float:
+        """Answers to the prompt of each request."""
+        return float(self.resolved.workload.num_return_sequences or 1)
+
+    @property
+    def given(self) -> float:
+        """Tokens that go out for each request: of all its answers."""
+        return self.output * self.samples
+
+    @property
     def draft_tokens(self) -> int:
         """Tokens guessed for each check."""
         spec = self.serving.speculative
@@ -171,7 +181,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Serv
     document, notes = _as_generation(document)
     workload = validate(Scenario, document).workload
     serving = workload.serving or Serving()
-    _refuse(workload, serving, document)
+    refuse_words(workload, serving, document)
     inner = document
     for key in SERVING:
         inner = with_override(inner, f"workload.{key}", None, "serve")
@@ -181,7 +191,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Serv
     _check_cache(resolved, document)
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
     _check_workers(resolved, serving, gpus, document)
-    limits = limits_of(resolved, facts, serving, (prompt, output), document)
+    limits = by_requests(limits_of(resolved, facts, serving, (prompt, output), document), resolved, document)
     check_host_cache(resolved, facts, serving, (prompt, float("inf") if limits.chunked else limits.budget), document)
     cached = _cached(serving, prompt, document)
     if limits.budget < prompt - cached and not limits.chunked:
@@ -228,46 +238,6 @@ def _as_generation(document: Document) -> tuple[Document, list[str]]:
     if stated.get("engine") is not None:
         return document, []
     return with_override(document, "engine", usual.SERVER, "serve"), [f"engine: {usual.SERVER}"]
-
-
-def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
-    """Refuse words that a server has no use for."""
-    for key in ("batch_size", "micro_batch_size"):
-        if getattr(workload, key) is not None:
-            message = "a server's batch follows from its load"
-            raise problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
-    if workload.context_length:
-        raise problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
-    for key in DynamicBatching.own():
-        if getattr(serving, key) is not None:
-            message = "is a setting of servers of networks that answer in one pass; this model generates tokens"
-            raise problem(document, f"serving.{key}", message, "Leave it out.")
-    if workload.concurrency is not None and workload.request_rate is not None:
-        message = "concurrency (a closed loop) and request_rate (an open loop) are different loads"
-        raise problem(document, "request_rate", message, "Give one, or neither for as many requests as fit.")
-    if (workload.beam_width or 1) > 1 and serving.speculative is not None:
-        raise problem(document, "beam_width", "beam search with speculative decoding is not modelled", "Leave one out.")
-    if serving.num_prompts is not None:
-        _refuse_run(workload, serving, document)
-    if serving.arrivals is not None and workload.request_rate is None:
-        raise problem(document, "serving.arrivals", "goes with request_rate", "Leave it out.")
-
-
-def _refuse_run(workload: Workload, serving: Serving, document: Document) -> None:
-    """Refuse a run of so many requests where it has no beginning, or is not priced."""
-    if workload.request_rate is not None:
-        message = "num_prompts needs concurrency, or neither load to send all requests at once"
-        raise problem(document, "serving.num_prompts", message, "Leave it out; request_rate describes a steady state.")
-    if serving.disaggregated is not None:
-        message = "num_prompts with disaggregated is not modelled"
-        raise problem(document, "serving.num_prompts", message, "Leave it out for the steady state.")
-    if (
-        workload.concurrency is not None
-        and serving.num_prompts is not None
-        and serving.num_prompts < workload.concurrency
-    ):
-        message = f"{serving.num_prompts} requests in all, but {workload.concurrency} in flight"
-        raise problem(document, "serving.num_prompts", message, f"At least {workload.concurrency}.")
 
 
 def _one_worker(document: Document, serving: Serving) -> tuple[Document, int | None]:

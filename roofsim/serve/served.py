@@ -146,7 +146,7 @@ class Served(Drawn):
 
     def rates(self, steady: Steady) -> dict[str, float | None]:
         """Return the rates of a steady state of the whole server."""
-        output = steady.request_rate * self.plan.output
+        output = steady.request_rate * self.plan.given
         each = steady.time_per_output_token
         return {
             "requests_per_second": steady.request_rate,
@@ -159,7 +159,7 @@ class Served(Drawn):
     def money(self) -> dict[str, Any]:
         """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
         resolved, steady = self.plan.resolved, self.steady
-        rate = 0.0 if steady is None else steady.request_rate * self.plan.output
+        rate = 0.0 if steady is None else steady.request_rate * self.plan.given
         watts = None if steady is None else watts_of(self.plan, steady)
         costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens", watts)
         hourly, each = (
@@ -170,7 +170,7 @@ class Served(Drawn):
             second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
             each = {
                 "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
-                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
+                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.given,
             }
         kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
         monthly = None if hourly is None else hourly * HOURS_PER_MONTH
@@ -181,7 +181,7 @@ class Served(Drawn):
         """The 80 % range of the output tokens per second; None in an open loop, where what goes out is what comes in."""
         if self.steady is None or self.kind == "open":
             return None
-        return rate_range(self.steady.request_rate * self.plan.output, self.plan.resolved)
+        return rate_range(self.steady.request_rate * self.plan.given, self.plan.resolved)
 
     def ranges(self) -> dict[str, tuple[float, float] | None]:
         """Return the 80 % ranges of the times to the first token, and per token."""
@@ -239,6 +239,7 @@ def as_data(served: Served) -> dict[str, Any]:
             "cached_prompt_length": plan.cached,
             "output_length": plan.output,
             "beam_width": plan.beams,
+            "num_return_sequences": plan.samples,
             "max_num_batched_tokens": plan.budget,
             "chunked_prefill": plan.chunked,
             "max_num_seqs": plan.max_num_seqs,
@@ -275,7 +276,7 @@ def as_data(served: Served) -> dict[str, Any]:
         "saturation": {
             "requests_per_second": served.highest_rate if served.room.fits else None,
             "requests_per_second_range": served.highest_rate_range if served.room.fits else None,
-            "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus
+            "output_tokens_per_second_per_gpu": served.highest_rate * plan.given / plan.gpus
             if served.room.fits
             else None,
             "max_requests": served.max_requests,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.kept import remembered
 from roofsim.records import dataclass
 from roofsim.serve.surface import Curve, Passes, Surface
+from roofsim.spec.scenario.guided import guided_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,9 @@ class Timing:
     host_step, host_sequence
         The host's part of a step, and of each running request in it.
     beams
-        Rows of a running request in a decode step.
+        Rows of a running request in a decode step: beams of a search, or answers that are sampled.
+    masks, masks_beside
+        Seconds of the host for the masks of guided decoding, of each running request in a step; whether they run beside the pass.
     mixed
         Whether prompts ride in decode steps.
     guesses, tokens_per_check
@@ -53,6 +56,8 @@ class Timing:
     host_sequence: float
     mixed: bool
     beams: float = 1.0
+    masks: float = 0.0
+    masks_beside: bool = False
     draft_tokens: int = 0
     tokens_per_check: float = 1.0
     draft: Surface | None = None
@@ -72,7 +77,7 @@ class Timing:
         # A check reads the cache of a request once, for all its tokens.
         rows = running * (1.0 + self.draft_tokens)
         body = self._products(rows) + self._attention(running, context) + self._adapted(rows, running)
-        return body + self._guessing(running, context) + self._host(running)
+        return body + self._guessing(running, context) + self._host(running) + self._masked(running, body)
 
     @remembered
     def prompt_pass(self, tokens: float, prompts: float = 1.0) -> float:
@@ -97,7 +102,7 @@ class Timing:
             more = self._products(of_prompts + rows) - self._products(of_prompts)
         body = self._prompt(tokens) + max(more, 0.0) + self._attention(running, context)
         body += self._adapted(tokens + rows, running + max(prompts, 1.0))
-        return body + self._guessing(running, context) + self._host(running)
+        return body + self._guessing(running, context) + self._host(running) + self._masked(running, body)
 
     @remembered
     def _prompt(self, tokens: float) -> float:
@@ -139,6 +144,11 @@ class Timing:
         )
         return self.draft_tokens * each
 
+    def _masked(self, running: float, body: float) -> float:
+        """Return what a pass of so many seconds does not hide of the host's masks, one for each token that may come out."""
+        work = self.masks * running * (1.0 + self.draft_tokens)
+        return max(work - body, 0.0) if self.masks_beside else work
+
     def _host(self, sequences: float) -> float:
         return self.host_step + self.host_sequence * sequences
 
@@ -149,7 +159,7 @@ def timing_of(plan: ServerPlan, most: float, in_flight: float = 1.0) -> Timing:
     `in_flight` batches are on the stages of a pipeline at once, each of so many requests.
     """
     resolved, spec = plan.resolved, plan.serving.speculative
-    factor = resolved.system.host.issue_factor
+    factor, guided = resolved.system.host.issue_factor, guided_of(resolved.workload.guided_decoding)
     highest = min(most, _MOST) * (1.0 + plan.draft_tokens)
     longest, budget = plan.prompt + plan.output, plan.budget
     base = Passes(resolved, None, in_flight)
@@ -161,8 +171,12 @@ def timing_of(plan: ServerPlan, most: float, in_flight: float = 1.0) -> Timing:
         decode=base.decode_surface(budget + highest, longest, exactly),
         prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
         host_step=resolved.engine.launch.host_time_per_step * factor,
-        host_sequence=(resolved.engine.launch.host_time_per_sequence + plan.facts.sampling_time) * factor,
-        beams=plan.beams,
+        host_sequence=(resolved.engine.launch.host_time_per_sequence + plan.facts.sampling_time)
+        * plan.samples
+        * factor,
+        beams=plan.beams * plan.samples,
+        masks=0.0 if guided is None else guided.seconds * plan.beams * plan.samples * factor,
+        masks_beside=resolved.engine.launch.masks == "beside",
         mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
         draft_tokens=plan.draft_tokens,
         tokens_per_check=1.0 if spec is None else spec.tokens_per_check,

@@ -183,7 +183,7 @@ class _Unrolling:
 
     def _once(self, op: Collective) -> bool:
         """Tell whether a message goes out once a step, however many micro batches there are: of what ranks do not share."""
-        return op.group_of in ("data", "replica") and not (self.sharded and op.phase is not Phase.OPTIMIZER)
+        return op.group_of in ("data", "replica", "workers") and not (self.sharded and op.phase is not Phase.OPTIMIZER)
 
     def _op(self, part: Part, cost: OpCost, repeat: int | None, number: int) -> PredictedOp:
         op = cost.op

@@ -184,12 +184,13 @@ def test_ops_are_final_and_documented():
 #: Flags that set a key of the scenario. A new one is a decision: it stays for good.
 FLAGS = """
 --account-for-embedding --account-for-loss --adapter --attention --batch --batch-size --beam-width --calibration --checkpoint
---clock-limit --concurrency --context --context-communication --context-heads --context-length --cp --data --dp --dropout --dtype
---engine --ep --expert --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus --image-size --input
---jitter --memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --offload --optimizer --output-length
---packed-length --phase --pipeline --power-limit --pp --precision --prompt-length --recompute --redundant-experts --request-rate
---restart --schedule --seq-len --sequence --sequence-length --serving --sharding --stage-layers --system --tables --target-length
---tensor --tp --virtual-stages --weight-average
+--clock-limit --concurrency --context --context-communication --context-heads --context-length --cp --data --dp --dropout
+--dtype --engine --ep --expert --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus
+--guided-decoding --image-size --input --jitter --local-steps --memory-format --micro-batch-size --mtbf --mtbf-per-gpu
+--num-inference-steps --num-return-sequences --offload --optimizer --output-length --packed-length --phase --pipeline
+--power-limit --pp --precision --prompt-length --recompute --redundant-experts --request-rate --restart --schedule --seq-len
+--sequence --sequence-length --serving --sharding --stage-layers --system --tables --target-length --tensor --tp
+--virtual-stages --weight-average
 """
 
 

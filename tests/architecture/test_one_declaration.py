@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,7 @@ OTHERS = {
 MOST = 3
 
 
+@cache
 def trees() -> list[tuple[str, ast.Module]]:
     """Return every module outside the engine's own schema."""
     names = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -39,8 +42,10 @@ def trees() -> list[tuple[str, ast.Module]]:
     ]
 
 
-TREES = trees()
-CLASSES = [(name, node) for name, tree in TREES for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+@cache
+def nodes(kind: type[ast.AST]) -> list[tuple[str, Any]]:
+    """Return the nodes of a kind with their modules: read when a test asks, as every worker collects this file."""
+    return [(name, node) for name, tree in trees() for node in ast.walk(tree) if isinstance(node, kind)]
 
 
 def fields_of(node: ast.ClassDef) -> set[str]:
@@ -65,19 +70,19 @@ def facts_in(node: ast.AST) -> set[tuple[str, str]]:
 
 def test_no_class_has_a_field_of_its_own_for_a_fact():
     flat = {name for name in paths(Engine) if "_" in name}
-    again = {f"{node.name}.{field}" for _, node in CLASSES for field in fields_of(node) & flat}
+    again = {f"{node.name}.{field}" for _, node in nodes(ast.ClassDef) for field in fields_of(node) & flat}
     assert again <= set(OTHERS)
 
 
 @pytest.mark.parametrize("group", sorted(groups(Engine)))
 def test_no_class_copies_a_group(group):
     facts = set(groups(Engine)[group].model_fields)
-    copies = {f"{name}: {node.name}": fields_of(node) & facts for name, node in CLASSES}
+    copies = {f"{name}: {node.name}": fields_of(node) & facts for name, node in nodes(ast.ClassDef)}
     assert not {name: shared for name, shared in copies.items() if len(shared) > 2}
 
 
 def test_no_call_takes_facts_out_of_an_engine_one_by_one():
-    calls = [(name, node) for name, tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = nodes(ast.Call)
     copies = {f"{name}:{node.lineno}": {fact for keyword in node.keywords for fact in facts_in(keyword.value)}
               for name, node in calls}  # fmt: skip
     assert not {name: facts for name, facts in copies.items() if len(facts) > MOST}

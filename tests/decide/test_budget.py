@@ -118,6 +118,22 @@ def test_the_verb_prints_and_writes(capsys, monkeypatch):
     assert printed[2].startswith("gpu,gpus,")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"), [("resnet18 --model resnet18", "both are given"), ("", "neither is given")]
+)
+def test_the_model_is_named_once(capsys, monkeypatch, words, message):
+    said = []
+    for named in ("--model resnet18", words):
+        monkeypatch.setattr(
+            "sys.argv", f"roofsim budget {named} --usd 1k --days 3 --gpu h100 --most 1 --batch 64".split()
+        )
+        with pytest.raises(SystemExit):
+            main()
+        said.append("".join(capsys.readouterr()))
+    assert "1,000 USD and 3 days: " in said[0]
+    assert f"expected a SCENARIO or --model; {message}" in said[1]
+
+
 def test_what_belongs_to_one_card_is_left_out_and_said():
     """A node, numbers and measurements of the scenario's own card are not true of those that a budget chooses among."""
     plain = bought(1000, 3)

@@ -11,8 +11,10 @@ import pytest
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.cost.scales import Scales
+from roofsim.decide.market import market_of
+from roofsim.decide.mixes import cheapest_mix, least_mix
 from roofsim.decide.need import need_document
-from roofsim.decide.resources import BOUGHT, floor_of, least_mix, needed
+from roofsim.decide.resources import BOUGHT, floor_of, needed
 from roofsim.decide.target import read_target
 from roofsim.errors import SpecError
 from roofsim.report.tabular import to_json
@@ -128,6 +130,30 @@ def test_a_mix_reaches_it_and_grows_no_more_than_one_resource_alone():
     assert float(evaluation.reprice(Scales(**mix)).step) == pytest.approx(seconds, rel=1e-3)
     alone = min(one for rate in BOUGHT if (one := needed(evaluation, rate, seconds).factor) is not None)
     assert np.prod(list(mix.values())) <= alone * 1.01
+
+
+def test_the_cheapest_mix_reaches_it_for_the_least_price():
+    evaluation = roofsim.evaluate(roofsim.resolve("gpt2-124m", gpu="a100", micro_batch_size=8))
+    seconds = 0.7 * float(evaluation.step.step)
+    market = sure(market_of("bf16"))
+    mix = sure(cheapest_mix(evaluation, seconds, market))
+    assert float(evaluation.reprice(Scales(**mix.factors)).step) == pytest.approx(seconds, rel=1e-3)
+    exponents = {name: max(market.exponents[name], 0.0) for name in mix.factors}
+    assert mix.price == pytest.approx(np.prod([mix.factors[name] ** exponents[name] for name in mix.factors]))
+    assert 1.0 <= mix.low < mix.price < mix.high
+    # No other pair of factors that reaches it costs noticeably less.
+    logs = np.linspace(0.0, np.log(20.0), 60)
+    bandwidth, tensor = (grid.ravel() for grid in np.meshgrid(logs, logs))
+    steps = evaluation.reprice(Scales(memory_bandwidth=np.exp(bandwidth), tensor_flops=np.exp(tensor))).step
+    prices = [max(market.exponents[name], 0.01) for name in ("memory_bandwidth", "tensor_flops")]
+    costs = prices[0] * bandwidth + prices[1] * tensor
+    ours = sum(
+        price * np.log(mix.factors.get(name, 1.0))
+        for name, price in zip(("memory_bandwidth", "tensor_flops"), prices, strict=True)
+    )
+    assert ours <= float(np.min(costs[np.asarray(steps) <= seconds])) * 1.03
+    assert cheapest_mix(evaluation, 1e-9, market) is None
+    assert cheapest_mix(evaluation, seconds, None) is None
 
 
 def test_every_target_becomes_the_step_that_it_allows():

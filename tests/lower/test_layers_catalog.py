@@ -2,7 +2,8 @@
 
 layers_reference.csv was counted with FlopCounterMode on transformers 5.23.0 and PyTorch 2.14.1 over meta tensors, a sequence of
 each length: `matmul_flops` are those of the linear layers (aten.mm and addmm). What the library's fallback of a scan computes
-(bmm, elementwise) is left out on both sides, as its kernels compute other products.
+(bmm, elementwise) is left out on both sides, as its kernels compute other products. Rows of RWKV-6 and 7 are those of
+benchmarks/library/count_rwkv.py.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def test_parameters_equal_those_of_the_library(name):
         ("mamba2-130m", 0, 24 * (24 * 64 * 128 * 4 + (1536 + 2 * 128) * 3 * 2)),
         ("falcon-mamba-7b", 0, 64 * (8192 * 16 * 4 + 8192 * 3 * 2)),
         ("rwkv-4-169m", 0, 12 * (768 * 3 * 4 + 2 * 768 * 2)),
+        # A matrix of 64 x 64 for each head, in fp32, and the token before in both halves of a layer.
+        ("rwkv-5-world-0.4b", 0, 24 * (16 * 64 * 64 * 4 + 2 * 1024 * 2)),
+        ("rwkv-7-world-0.1b", 0, 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)),
     ],
 )
 def test_caches_grow_with_attention_alone(name, per_token, per_sequence):

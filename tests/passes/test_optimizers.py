@@ -17,6 +17,7 @@ from roofsim.lower.of_scenario import call_of
 from roofsim.numeric import product
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.manager import optimizer_kernel, run_passes
+from roofsim.passes.optimizer.beside import update_beside
 from roofsim.passes.optimizer.methods import METHODS
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
@@ -136,7 +137,7 @@ def test_states_are_those_of_the_reference(optimizer, reference, shape, size):
     sizes = tuple(float(side) for side in shape.split("x"))
     parameter = Tensor("weight", sizes, FP32, Role.PARAMETER, requires_grad=True)
     if optimizer == "average":
-        update = AddOptimizerStep(method="adamw", implementation="fused")._averaged(FP32, {parameter: 1.0})
+        update = update_beside("average", "average", (FP32, FP32), {parameter: 1.0})
     else:
         method, implementation = optimizer_kernel(optimizer, resolved(TINY).engine)
         step = AddOptimizerStep(method=method, implementation=implementation)

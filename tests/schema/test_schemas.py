@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import random
+from functools import cache
 from typing import Any
 
 import pydantic
@@ -69,7 +70,10 @@ def _has(path, schema):
     return set(data) <= {field.alias or name for name, field in schema.model_fields.items()}
 
 
-DOCUMENTS = list(documents())
+@cache
+def read_documents() -> list[tuple[str, Any, Any]]:
+    """Read them when a test asks, as every worker collects this file."""
+    return list(documents())
 
 
 def judged(schema, data):
@@ -86,8 +90,8 @@ def same(one, other):
 
 
 def test_every_file_of_the_catalog_is_accepted_without_pydantic():
-    assert len(DOCUMENTS) > 300
-    for name, schema, data in DOCUMENTS:
+    assert len(read_documents()) > 300
+    for name, schema, data in read_documents():
         if name == "scenario":
             continue
         try:
@@ -98,7 +102,7 @@ def test_every_file_of_the_catalog_is_accepted_without_pydantic():
 
 def test_what_is_accepted_is_what_pydantic_makes_of_it():
     seen = set()
-    for _, schema, data in DOCUMENTS:
+    for _, schema, data in read_documents():
         keys = (schema, *sorted(map(str, data)))
         if keys not in seen:
             seen.add(keys)
@@ -117,10 +121,10 @@ def parents(data, path=()):
 @pytest.mark.parametrize("seed", range(6))
 def test_what_pydantic_refuses_is_not_accepted(seed):
     chance = random.Random(seed)
-    pool = [document for document in DOCUMENTS if len(json.dumps(document[2])) < 6000]
+    pool = [document for document in read_documents() if len(json.dumps(document[2])) < 6000]
     accepted_changes = 0
     for _ in range(250):
-        name, schema, data = DOCUMENTS[-1] if chance.random() < 0.4 else chance.choice(pool)
+        name, schema, data = read_documents()[-1] if chance.random() < 0.4 else chance.choice(pool)
         changed = copy.deepcopy(data)
         for _ in range(chance.choice((1, 1, 2))):
             place = chance.choice([each for each in parents(changed) if each] or [changed])

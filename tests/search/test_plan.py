@@ -249,9 +249,9 @@ def test_bounds_hold_for_what_is_tried_on_demand(also):
     ("model", "engine", "gpu", "gpus", "batch"),
     [
         ("gpt3-175b", "megatron-core", "a100-sxm4-80gb", 1024, 1536),
-        ("llama3-70b", "torchtitan", "h100-sxm5-80gb", 256, 512),
-        ("mixtral-8x7b", "megatron-core", "h100-sxm5-80gb", 64, 256),
-        ("llama3-8b", "megatron-core", "b200-sxm-180gb", 64, 256),
+        pytest.param("llama3-70b", "torchtitan", "h100-sxm5-80gb", 256, 512, marks=pytest.mark.slow),
+        pytest.param("mixtral-8x7b", "megatron-core", "h100-sxm5-80gb", 64, 256, marks=pytest.mark.slow),
+        pytest.param("llama3-8b", "megatron-core", "b200-sxm-180gb", 64, 256, marks=pytest.mark.slow),
     ],
 )
 def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):

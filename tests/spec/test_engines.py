@@ -60,6 +60,8 @@ SIZES = {
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
     "beam_search": "shared",
+    "parallel_sampling": "copied",
+    "guided_masks": "between",
     "attention_unpads": True,
     "narrow_merged": False,
     "narrow_product_launches": 3.0,

@@ -15,7 +15,11 @@ from roofsim.api import resolve, run
 from roofsim.cost.links.fabric import fabric_of, shape_of
 from roofsim.errors import NoDataError, SpecError
 from roofsim.graph.topology import build
+from roofsim.spec import catalog
+from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.clocks import with_clock
 from roofsim.spec.settle.hardware import HOST_ONLY, misfit
 from tests.scenarios import TINY
 from tests.surely import sure
@@ -103,8 +107,12 @@ QUANTITY = re.compile(r"\d[\d.]*\s*(?:[A-Za-z$]+(?:/[a-z]+)?)")
 GIGA, TERA = 1e9, 1e12
 
 
+#: The parser in C where there is one: every worker reads every file when it collects.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def raw(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
 
 
 def read_gpu(path: Path) -> Gpu:
@@ -287,6 +295,22 @@ def test_matrix_peak_is_dense(gpu):
         f"{rate:,.0f} FLOP per clock and unit where {gpu.architecture} does {expected:,}: is the peak dense, with fp32 "
         "accumulation, and clock.boost the clock that it was stated at?"
     )
+
+
+@every_gpu
+def test_a_card_without_a_clock_gets_its_own(gpu):
+    """Matrix units of GeForce cards are held to half their rate, so that their 16-bit peak alone says half the clock."""
+    architecture, assumed = validate(Architecture, catalog.load("architecture", gpu.architecture)), list[str]()
+    bare = gpu.model_copy(update={"clock": None})
+    clock = with_clock(bare, bare, architecture, assumed).clock
+    if architecture.vector_lanes is not None:
+        assert near(sure(clock).boost, gpu.clock.boost)
+        assert "fp32 vector peak" in assumed[0]
+        silent = bare.model_copy(update={"vector_peak": {}, "peak": {"fp16": 1e14}})
+        assert with_clock(silent, silent, architecture, assumed).clock is None
+        assert "state gpu.vector_peak.fp32 or gpu.clock.boost" in assumed[1]
+    elif clock is not None and gpu.name not in MATRIX_EXCEPTIONS:
+        assert near(clock.boost, gpu.clock.boost)
 
 
 @every_gpu

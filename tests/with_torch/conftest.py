@@ -12,8 +12,9 @@ NEEDS = "needs PyTorch: make test-torch TORCH_PYTHON=/path/to/torch-env/bin/pyth
 
 
 def pytest_collection_modifyitems(items):
+    here = f"{HERE}/"
     for item in items:
-        if HERE in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.torch)
             item.add_marker(
                 pytest.mark.filterwarnings("ignore")

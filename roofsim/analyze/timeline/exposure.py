@@ -48,7 +48,7 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
     every = messages_of(resolved).traffic(priced.graph, Scales())
     for (phase, group), traffic in every.items():
         shown, others = (schedule.shown(part, cost, micro_batches) for part in _with_and_without(every, phase, group))
-        once = group in ("data", "replica") and not (schedule.sharded and phase != "optimizer")
+        once = group in ("data", "replica", "workers") and not (schedule.sharded and phase != "optimizer")
         times = schedule.virtual_stages if group == "pipeline" else 1.0
         if once and phase != "optimizer":
             times = micro_batches

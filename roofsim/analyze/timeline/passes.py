@@ -77,12 +77,12 @@ def run_of(part: Part, cost: PassCost, shown: Exposed | None, pace: float) -> Ru
     copies, copies_once, work = (
         (0.0, 0.0, 0.0) if host is None else (_all(host.micro_batch), _all(host.step), _all(host.update))
     )
-    overhead = float(cost.overhead)
+    overhead, serial = float(cost.overhead), float(cost.serial)
     return Run(
         part=part,
-        each=(seconds[False] + overhead + links + copies) * pace,
+        each=(seconds[False] + overhead + links + copies) * pace + serial,
         kernels=seconds[False],
-        overhead=overhead * pace,
+        overhead=overhead * pace + serial,
         shown=links,
         copies=copies,
         once=once * pace,

@@ -19,7 +19,7 @@ HOST: Final = "host"
 WAITS: Final = "waits"
 STREAMS: Final = (
     COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "tables", "pipeline", "data", "replica",
-    TO_HOST, FROM_HOST, HOST, WAITS,
+    "workers", TO_HOST, FROM_HOST, HOST, WAITS,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ class Collective(AbstractOp):
     ----------
     group_of
         ``tensor``, ``context``, ``context_ring``, ``data``, ``replica``, ``expert``, ``expert_tensor``, ``statistics`` (of
-        batch norms), ``tables`` (of embeddings that are dealt out) or ``pipeline``.
+        batch norms), ``workers`` (that train apart), ``tables`` (of embeddings that are dealt out) or ``pipeline``.
     ranks
         Size of the group.
     again

@@ -27,6 +27,7 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "normalise": 4.0,
     "normalise_backward": 8.0,
     "delta_step": 8.0,  # decay, product with the key and correction, update, product with the query, each of two
+    "weighted_step": 7.0,  # decay, product of key and value, sum, its weight and sum, product with the query and its sum
     "conv_step": 2.0,  # per token that the state keeps: product and sum
     "scan_step": 6.0,  # decay, product of step and input, sum, product with the output and its sum
     "softplus": 3.0,

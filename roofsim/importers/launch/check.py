@@ -25,6 +25,8 @@ _REQUESTS: Final = (
     "concurrency",
     "request_rate",
     "beam_width",
+    "num_return_sequences",
+    "guided_decoding",
     "target_length",
     "image_size",
     "num_inference_steps",

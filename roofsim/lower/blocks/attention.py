@@ -352,7 +352,7 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
     concatenates = call.cache.storage == "concatenated"
     cache = _cache(call, b.name(leaf), whole)
     out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
-    out = replace(out, shows_more=call.shares_beams)
+    out = replace(out, shows_more=call.shares_context)
     b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
     if call.searches:
         from roofsim.lower.blocks.beams import reordered

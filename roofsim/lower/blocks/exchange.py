@@ -132,8 +132,12 @@ def emit(
 
 
 def sample(layers: Layers, call: Call, logits: Tensor) -> None:
-    """Gather the logits of all ranks to sample from them, or, with beams, to find the best continuations."""
+    """Gather the logits of all ranks to sample from them, from those that a grammar allows, or to find the best beams."""
     logits = whole_vocabulary(layers, logits)
+    if call.guided is not None:
+        from roofsim.lower.blocks.masks import masked
+
+        masked(layers, call, logits)
     if call.searches:
         from roofsim.lower.blocks.beams import choose
 

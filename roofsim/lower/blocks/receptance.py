@@ -22,9 +22,9 @@ STATES = 3.0
 
 def time_mix(layers: Layers, call: Call, x: Tensor, size: Real) -> Tensor:
     """Return what each token takes of those before it, per channel, and projected back."""
-    width, shifted = x.shape[-1], _before(layers, call, x)
+    width, shifted = x.shape[-1], before(layers, call, x)
     key, value, gate = (
-        layers.linear(_mixed(layers, x, shifted, leaf), size, leaf) for leaf in ("key", "value", "receptance")
+        layers.linear(mixed(layers, x, shifted, leaf), size, leaf) for leaf in ("key", "value", "receptance")
     )
     gate = layers.pointwise("sigmoid", gate)
     decay, first = layers.b.parameter("decay", size), layers.b.parameter("first", size)
@@ -34,16 +34,18 @@ def time_mix(layers: Layers, call: Call, x: Tensor, size: Real) -> Tensor:
     return layers.linear(layers.mul(gate, summed), width, "output")
 
 
-def channel_mix(layers: Layers, call: Call, x: Tensor, inner: Real) -> Tensor:
-    """Return the feed-forward layer's result: squared ReLU, gated by a receptance."""
-    width, shifted = x.shape[-1], _before(layers, call, x)
-    key = layers.linear(_mixed(layers, x, shifted, "key"), inner, "key")
+def channel_mix(layers: Layers, call: Call, x: Tensor, inner: Real, *, gated: bool = True) -> Tensor:
+    """Return the feed-forward layer's result: squared ReLU, gated by a receptance (not in version 7)."""
+    width, shifted = x.shape[-1], before(layers, call, x)
+    key = layers.linear(mixed(layers, x, shifted, "key"), inner, "key")
     raised = layers.activation(key, "relu_squared")
-    gate = layers.pointwise("sigmoid", layers.linear(_mixed(layers, x, shifted, "receptance"), width, "receptance"))
+    if not gated:
+        return layers.linear(raised, width, "value")
+    gate = layers.pointwise("sigmoid", layers.linear(mixed(layers, x, shifted, "receptance"), width, "receptance"))
     return layers.mul(gate, layers.linear(raised, width, "value"))
 
 
-def _before(layers: Layers, call: Call, x: Tensor) -> Tensor:
+def before(layers: Layers, call: Call, x: Tensor) -> Tensor:
     """Return each token's predecessor: the sequence shifted by one, or what the cache keeps of it."""
     if call.phase == "decode":
         state = state_of(call, layers.b.name("token"), (x.shape[0], x.shape[-1]), wide=False)
@@ -53,7 +55,7 @@ def _before(layers: Layers, call: Call, x: Tensor) -> Tensor:
     return layers.copy(x, "shift")
 
 
-def _mixed(layers: Layers, x: Tensor, before: Tensor, leaf: str) -> Tensor:
+def mixed(layers: Layers, x: Tensor, before: Tensor, leaf: str) -> Tensor:
     """Mix each channel with that of the token before by a trained share."""
     share = layers.b.parameter(f"mix_{leaf}", 1.0, 1.0, x.shape[-1])
     rest = layers.pointwise("add_scalar", layers.pointwise("neg", share))

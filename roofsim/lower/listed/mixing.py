@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.tensor import BOOL, INT64
-from roofsim.lower.blocks import graph_nodes, receptance
+from roofsim.lower.blocks import graph_nodes, matrix_receptance, receptance
 from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.decoder_layers import LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
@@ -169,16 +169,34 @@ def short_conv(context: Context, block: mixers.ShortConvBlock, x: Tensor, _: Kep
     return layers.linear(layers.mul(last, mixed), width, Purpose.PROJECT_OUT, bias=block.bias)
 
 
-def time_mix(context: Context, block: mixers.TimeMixBlock, x: Tensor, _: Kept) -> Tensor:
+def time_mix(context: Context, block: mixers.TimeMixBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build RWKV's attention."""
-    size = x.shape[-1] if block.attention_size is None else context.size(block.attention_size)
-    return receptance.time_mix(context.layers, context.call, x, size)
+    layers, call = context.layers, context.call
+    if block.version == 4:
+        size = x.shape[-1] if block.attention_size is None else context.size(block.attention_size)
+        return receptance.time_mix(layers, call, x, size)
+    sizes = matrix_receptance.MixSizes(
+        head=context.size(block.head_size),
+        mix=context.size(block.mix_rank),
+        decay=context.size(block.decay_rank),
+        rate=context.size(block.rate_rank),
+        value=context.size(block.value_rank),
+        gate=context.size(block.gate_rank),
+    )
+    if block.version != 7:
+        build = matrix_receptance.time_mix_5 if block.version == 5 else matrix_receptance.time_mix_6
+        return build(layers, call, x, sizes)
+    first = None if block.values is None else kept[block.values]
+    out, values = matrix_receptance.time_mix_7(layers, call, x, sizes, first)
+    if block.values_as is not None:
+        kept[block.values_as] = values
+    return out
 
 
 def channel_mix(context: Context, block: mixers.ChannelMixBlock, x: Tensor, _: Kept) -> Tensor:
     """Build RWKV's feed-forward layer."""
     inner = 4.0 * x.shape[-1] if block.intermediate_size is None else context.size(block.intermediate_size)
-    return receptance.channel_mix(context.layers, context.call, x, inner)
+    return receptance.channel_mix(context.layers, context.call, x, inner, gated=block.gated)
 
 
 def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:

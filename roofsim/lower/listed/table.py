@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, regions, shapes, streams, windows
+from roofsim.lower.listed import kernels, mixing, regions, shapes, streams, token_mixing, windows
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "short_conv": BlockBuilder(mixing.short_conv),
     "rwkv_time_mix": BlockBuilder(mixing.time_mix),
     "rwkv_channel_mix": BlockBuilder(mixing.channel_mix),
+    "over_tokens": BlockBuilder(token_mixing.over_tokens, own_scope=True),
+    "affine": BlockBuilder(token_mixing.affine),
     "place": BlockBuilder(mixing.place, own_scope=True),
     "learned": BlockBuilder(streams.learned),
     "bias": BlockBuilder(streams.bias),

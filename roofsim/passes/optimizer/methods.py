@@ -174,6 +174,12 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
         source="facebookresearch/optimizers, distributed_shampoo (arXiv 2309.06497): filtered gradient and Adam's second moment "
         "for grafting, its products in `preconditioners`",
     ),
+    ("outer", "foreach"): Method(
+        states=2, kernels=7.0, parameter_reads=3, parameter_writes=4, gradient_reads=3, state_reads=5, state_writes=3,
+        flops=8.0, temporaries=1.0,
+        source="meta-pytorch/torchft, local_sgd.py (DiLoCo): the change against kept parameters, these put back, torch.optim.SGD "
+        "with Nesterov's momentum (scale, add, look ahead, update), parameters kept anew; the change is a temporary",
+    ),
     ("average", "foreach"): Method(
         states=1, kernels=1.0, parameter_reads=1, parameter_writes=0, gradient_reads=0, state_reads=1, state_writes=1,
         flops=3.0, source="torch/optim/swa_utils.py, get_ema_multi_avg_fn: one foreach lerp of the averages towards the parameters",

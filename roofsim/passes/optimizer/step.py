@@ -11,6 +11,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Collective, Embedding, OptimizerUpdate
 from roofsim.graph.tensor import BF16, FP32, DType, Role, Tensor
 from roofsim.numeric import Real, ceil, maximum, same, where
+from roofsim.passes.optimizer.beside import by_type, extent, multi_tensor, update_beside
 from roofsim.passes.optimizer.methods import METHODS, Method, StateCode
 from roofsim.passes.optimizer.products import NOTHING, Products, whole
 from roofsim.records import dataclass
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
 
-#: Elements that one multi-tensor launch covers: 320 blocks of 65,536 (PyTorch, ATen/native/cuda/MultiTensorApply.cuh).
-ELEMENTS_PER_LAUNCH: Final = 320.0 * 65536.0
-#: Tensors that one multi-tensor launch of three lists covers (same file: depth 3 takes 48).
-TENSORS_PER_LAUNCH: Final = 48.0
 #: Layers whose matrices Muon and GaLore leave to AdamW, beside embeddings (their READMEs).
 _HEADS: Final = (Purpose.LOGITS, Purpose.CLASSIFIER)
 #: Packed states are counted in bytes.
@@ -77,7 +74,10 @@ class AddOptimizerStep:
             there, back = self._exchanges(method, update.name, group)
             updates += [*there, update, *back]
         if self.averages:
-            updates += [self._averaged(dtype, group) for dtype, group in _by_type(trained).items()]
+            updates += [
+                update_beside("average", f"average.{dtype.name}", (dtype, self.master_type or dtype), group)
+                for dtype, group in by_type(trained).items()
+            ]
         return graph.replaced([*graph.ops, *updates], *self.ensures)
 
     def _groups(self, graph: OpGraph, trained: dict[Tensor, Real]) -> dict[tuple[str, DType], dict[Tensor, Real]]:
@@ -107,30 +107,6 @@ class AddOptimizerStep:
                 pairs.append([_exchange(f"{leaf}.{way}", tensors, ranks, elements) for way in ("shards", "updates")])
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
-    def _averaged(self, dtype: DType, group: dict[Tensor, Real]) -> OptimizerUpdate:
-        """Return the step of the moving averages."""
-        row = METHODS["average", "foreach"]
-        elements, tensors, _ = _extent(group)
-        stored = dtype if self.master_type is None else self.master_type
-        leaf = f"average.{dtype.name}"
-        launches = row.kernels * self._multi_tensor(elements, tensors)
-        state = Tensor(f"{leaf}.state0", (elements,), stored, Role.OPTIMIZER_STATE)
-        return OptimizerUpdate(
-            name=leaf,
-            phase=Phase.OPTIMIZER,
-            inputs=(state,),
-            outputs=(),
-            method="average",
-            implementation="foreach",
-            elements=elements,
-            read=elements * (row.parameter_reads + row.state_reads) * stored.itemsize,
-            written=elements * row.state_writes * stored.itemsize,
-            launches=launches,
-            flops_per_element=row.flops,
-            stored=dtype,
-            listed=row.kernels * tensors,
-        )
-
     def _row(self, method: str) -> Method:
         implementation = self.implementation
         if (method, implementation) not in METHODS and implementation == "loop":
@@ -141,7 +117,7 @@ class AddOptimizerStep:
 
     def _update(self, method: str, dtype: DType, group: dict[Tensor, Real]) -> OptimizerUpdate:
         row = self._row(method)
-        elements, tensors, largest = _extent(group)
+        elements, tensors, largest = extent(group)
         stored = dtype if self.master_type is None else self.master_type
         gradient = _wider(dtype, self.gradient_type)
         leaf = f"optimizer.{dtype.name}" if method == self.method else f"optimizer.{dtype.name}.{method}"
@@ -155,7 +131,7 @@ class AddOptimizerStep:
             read, written = read + stored.itemsize, written + dtype.itemsize
         _, _, before = self._before(gradient.itemsize, stored.itemsize)
         per_tensor = row.per_tensor or self.implementation == "loop"
-        launches = row.kernels * (tensors if per_tensor else self._multi_tensor(elements, tensors))
+        launches = row.kernels * (tensors if per_tensor else multi_tensor(elements, tensors))
         return OptimizerUpdate(
             name=leaf,
             phase=Phase.OPTIMIZER,
@@ -166,7 +142,7 @@ class AddOptimizerStep:
             elements=elements,
             read=elements * read + products.read,
             written=elements * written + products.written,
-            launches=launches + before * self._multi_tensor(elements, tensors),
+            launches=launches + before * multi_tensor(elements, tensors),
             flops_per_element=row.flops,
             extra_flops=products.flops,
             stored=dtype,
@@ -222,11 +198,6 @@ class AddOptimizerStep:
             temporaries.append(Tensor(f"{leaf}.temporary", (row.temporaries * elements,), stored, Role.TEMPORARY))
         return tuple(temporaries)
 
-    @staticmethod
-    def _multi_tensor(elements: Real, tensors: Real) -> Real:
-        """Return the launches of one multi-tensor kernel over all tensors."""
-        return maximum(ceil(elements / ELEMENTS_PER_LAUNCH), ceil(tensors / TENSORS_PER_LAUNCH))
-
     def _before(self, gradient: Real, stored: Real) -> tuple[Real, Real, float]:
         """Return bytes read and written per parameter, and kernels, of what happens to gradients before the update."""
         read: Real = 0.0
@@ -254,13 +225,6 @@ def _products(row: Method, group: dict[Tensor, Real], itemsize: Real) -> Product
     module, _, function = row.products.partition(".")
     counted: Products = getattr(import_module(f"roofsim.passes.optimizer.{module}"), function)(group, itemsize)
     return counted
-
-
-def _by_type(trained: dict[Tensor, Real]) -> dict[DType, dict[Tensor, Real]]:
-    groups: dict[DType, dict[Tensor, Real]] = {}
-    for tensor, copies in trained.items():
-        groups.setdefault(tensor.dtype, {})[tensor] = copies
-    return groups
 
 
 def _exchange(name: str, tensors: list[Tensor], ranks: Real, elements: Real) -> Collective:
@@ -297,18 +261,6 @@ def _packed(code: StateCode, group: dict[Tensor, Real]) -> Real:
         packed = tensor.numel * code.bits / 8.0 + ceil(tensor.numel / code.block) * FP32.itemsize
         total = total + where(tensor.numel >= code.smallest, packed, tensor.numel * FP32.itemsize) * copies
     return total
-
-
-def _extent(group: dict[Tensor, Real]) -> tuple[Real, Real, Real]:
-    """Return elements, tensors, and the elements of the largest tensor."""
-    elements: Real = 0.0
-    tensors: Real = 0.0
-    largest: Real = 0.0
-    for tensor, copies in group.items():
-        elements = elements + tensor.numel * copies
-        tensors = tensors + copies
-        largest = maximum(largest, tensor.numel)
-    return elements, tensors, largest
 
 
 def _factored(group: dict[Tensor, Real]) -> Real:

@@ -160,7 +160,7 @@ class ServerSearch:
             return math.inf
         if self.objective == BILL:
             return hourly * HOURS_PER_MONTH
-        return hourly / SECONDS_PER_HOUR * MILLION / (rate * unit.plan.output)
+        return hourly / SECONDS_PER_HOUR * MILLION / (rate * unit.plan.given)
 
     def refuse(self, code: str, reason: str) -> None:
         """Count a server that is refused."""

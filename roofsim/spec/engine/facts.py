@@ -14,6 +14,7 @@ from roofsim.records import dataclass, field, replace
 from roofsim.schema.base import BaseModel
 from roofsim.spec.engine.base import Facts, Flat
 from roofsim.spec.engine.versions import NO_FACTS
+from roofsim.spec.reading.factor import refuse_empty
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import field_at, validate
 
@@ -110,8 +111,10 @@ class Stated:
         Raises
         ------
         SpecError
-            For a fact that there is not, and for one that is stated twice.
+            For a fact that there is not, for one that is stated twice, and for a group without facts.
         """
+        for key in groups(schema).keys() & facts.keys():
+            refuse_empty(facts[key], place((key,)), ".".join(filter(None, (path, key))))
         changed, seen = self, dict[Path_, str]()
         for keys, value in leaves(schema, facts):
             name = ".".join(keys)

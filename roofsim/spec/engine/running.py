@@ -48,6 +48,11 @@ class LaunchFacts(Facts):
         default=0.0, description="Time of scheduler and sampling per decode step."
     )
     host_time_per_sequence: SecondsOrNone = Field(default=0.0, description="The same, per running sequence.")
+    masks: Annotated[Literal["none", "beside", "between"], Flat("guided_masks")] = Field(
+        default="none",
+        description="When the host computes the masks of guided decoding. none: not known; beside: while the pass "
+        "runs, whose tokens they are for; between: behind it, while the device waits.",
+    )
 
 
 class CacheFacts(Facts):
@@ -65,6 +70,11 @@ class CacheFacts(Facts):
         default="none",
         description="Beam search. none: the engine has none; shared: beams share the cache of their prompt, and a table says whose "
         "tokens each reads; copied: prompts run for every beam, and each step copies the cache in the order of the best.",
+    )
+    samples: Annotated[Literal["none", "shared", "copied"], Flat("parallel_sampling")] = Field(
+        default="none",
+        description="Several answers to one prompt. none: not known of the engine; shared: they share the cache of their prompt; "
+        "copied: the prompt runs, and is kept, for each.",
     )
     write_kernels: Annotated[Annotated[float, Field(ge=0.0, le=20.0)] | None, Flat("cache_write_kernels")] = Field(
         default=None,

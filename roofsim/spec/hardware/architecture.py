@@ -90,6 +90,11 @@ class Architecture(Strict):
         default=None,
         description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is not a dense one.",
     )
+    vector_lanes: Annotated[float, Field(gt=0.0)] | None = Field(
+        default=None,
+        description="fp32 multiply-adds of the vector units per clock and compute unit; stated where matrix units of some cards "
+        "are held to half their rate, so that a 16-bit peak does not tell the clock.",
+    )
     loads_ahead: bool = Field(
         default=False,
         description="Whether cores issue loads in a pipe of their own, ahead of the arithmetic: then the bytes that threads have "

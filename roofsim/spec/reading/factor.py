@@ -78,6 +78,19 @@ def times(value: Any, factor: Decimal) -> Any:
     return scaled(value, factor) if earlier is None else f"{(earlier * factor).normalize():f}x"
 
 
+def refuse_empty(value: Any, place: Place, path: str) -> None:
+    """Refuse an empty mapping among changes: keys of a mapping are changed one by one, and it names none.
+
+    Raises
+    ------
+    SpecError
+        For an empty mapping.
+    """
+    if value == {}:
+        hint = "State what changes inside, or leave it out; null takes away what need not be there."
+        raise SpecError(Problem("an empty mapping changes nothing", place, path, hint))
+
+
 def changed(
     document: Document, schema: type[BaseModel], path: tuple[str, ...], value: Any, place: Place, prefix: str
 ) -> Document:
@@ -86,9 +99,10 @@ def changed(
     Raises
     ------
     SpecError
-        For a factor on nothing, on a text, or on a group of numbers that are not all of one kind.
+        For a factor on nothing, on a text, or on a group of numbers that are not all of one kind; for an empty mapping.
     """
     dotted = ".".join((prefix, *path))
+    refuse_empty(value, place, dotted)
     try:
         factor = factor_of(value)
     except ValueError as error:

@@ -39,6 +39,26 @@ PHASES: Final = {"training": "train", "generation": "generate"}
 INFERENCE: Final = "inference"
 
 
+#: What else an optimizer is called: by transformers (`optim` of TrainingArguments), bitsandbytes, DeepSpeed, Apex and torchao.
+OPTIMIZERS: Final = {
+    "adamwtorch": "adamw",
+    "adamwtorchfused": "adamw-fused",
+    "adamwapexfused": "adamw-fused",
+    "fusedadam": "adamw-fused",
+    "adamwhf": "adamw-loop",
+    "adamw8bit": "adam8bit",
+    "adamwbnb8bit": "adam8bit",
+    "adamwtorch8bit": "adam8bit",
+    "adamw4bit": "adam4bit",
+    "adamwtorch4bit": "adam4bit",
+    "pagedadamw32bit": "paged-adamw",
+    "pagedadamw8bit": "paged-adam8bit",
+    "lion32bit": "lion",
+    "galoreadamw": "galore",
+    "fusedlamb": "lamb",
+}
+
+
 def whole(value: Any) -> Any:
     """Return a whole number that came as a float (of pandas) as an int; anything else as it is.
 
@@ -75,11 +95,29 @@ NonNegative = Annotated[int, BeforeValidator(count), Field(ge=0, le=10**12), _co
 Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
 
 
-def _word(words: dict[str, str]) -> BeforeValidator:
+def _word(words: dict[str, str], *known: str) -> BeforeValidator:
+    """Read a word or what else it is called; `known` words are taken with other dashes and capitals too."""
+    words = {_plain(name): name for name in known} | words
+
     def read(value: Any) -> Any:
-        return words.get(re.sub(r"[-_ ]", "", value.lower()), value) if isinstance(value, str) else value
+        return words.get(_plain(value), value) if isinstance(value, str) else value
 
     return BeforeValidator(read)
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[-_ ]", "", word.lower())
+
+
+def optimizer_word(*known: str) -> BeforeValidator:
+    """Return what reads the name of an optimizer in the spellings of frameworks.
+
+    Parameters
+    ----------
+    known
+        The names that it is known by here.
+    """
+    return _word(OPTIMIZERS, *known)
 
 
 def _named(value: Any) -> Any:

@@ -83,15 +83,27 @@ def _not_taken(case: DegreesCase) -> Any:
     return where_so(case.point.pipeline > 1, lambda: takes(load_schedule(case.parallel.schedule), virtual) == 0)
 
 
+def _workers(case: DegreesCase) -> Any:
+    steps = case.parallel.local_steps
+    return 1 if steps is None or steps.workers is None else steps.workers
+
+
+def _replicas(case: DegreesCase) -> Any:
+    """Return the ranks that hold the same parameters after each step."""
+    steps = case.parallel.local_steps
+    return case.point.context if steps is not None and steps.workers is None else case.point.replicas // _workers(case)
+
+
 def _uneven_groups(case: DegreesCase) -> Any:
     sharding = case.parallel.sharding
-    return isinstance(sharding, ShardedOver) and case.point.replicas % sharding.ranks != 0
+    return isinstance(sharding, ShardedOver) and _replicas(case) % sharding.ranks != 0
 
 
 def _groups_that_fit(case: DegreesCase) -> tuple[str, str]:
-    sharding, replicas = case.parallel.sharding, case.point.replicas
+    sharding, replicas = case.parallel.sharding, _replicas(case)
     assert isinstance(sharding, ShardedOver)
-    message = f"{sharding.level} sharding over {sharding.ranks} ranks does not divide data x context = {replicas}"
+    whose = "data x context" if replicas == case.point.replicas else "data x context of a worker"
+    message = f"{sharding.level} sharding over {sharding.ranks} ranks does not divide {whose} = {replicas}"
     return message, f"Use one of {divisors(replicas)}."
 
 
@@ -113,5 +125,14 @@ DEGREES: Final[tuple[Rule[DegreesCase], ...]] = (
         lambda _: ("virtual stages need pipeline > 1", "Leave it out."),
     ),
     Rule("schedule-virtual-stages", "parallel.schedule", _not_taken, _chunks_not_taken),
+    Rule(
+        "workers-of-data",
+        "parallel.local_steps",
+        lambda case: case.point.data % _workers(case) != 0,
+        lambda case: (
+            f"{_workers(case)} workers do not divide data {case.point.data}",
+            f"Use one of {divisors(case.point.data)}.",
+        ),
+    ),
     Rule("sharding-group", "parallel.sharding", _uneven_groups, _groups_that_fit),
 )

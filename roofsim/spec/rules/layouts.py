@@ -9,6 +9,7 @@ from roofsim.spec.rules.experts import EXPERTS
 from roofsim.spec.rules.pipelines import PIPELINES
 from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.rules.tables import TABLES
+from roofsim.spec.rules.workers import WORKERS
 from roofsim.spec.scenario.layout import divisors
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
         lambda case: does_not_divide("context", case.point.context, _length_key(case), _length(case)),
     ),
     *TABLES,
+    *WORKERS,
     Rule("sequence-divides-length", "parallel.sequence", _tokens_not_even, _even_tokens),
     *EXPERTS,
     Rule(

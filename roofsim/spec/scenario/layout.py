@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.numeric import Real, is_scalar, maximum, minimum, real, where
 from roofsim.records import dataclass
+from roofsim.spec.scenario.local_steps import workers_of
 from roofsim.spec.scenario.sharding import ShardedOver
 
 if TYPE_CHECKING:
@@ -29,8 +30,13 @@ class Layout:
     expert_tensor: Real
     virtual_stages: Real
     sequence: bool
+    workers: Real
+    """Groups of data-parallel ranks that take steps of their own."""
     shards: Real
     """Ranks among which one set of shards is spread: all replicas, or fewer where groups of them share a copy."""
+
+    parts: Real
+    """Ranks that each hold a part of the parameters between steps: those of one set of shards, or 1."""
 
     @property
     def ranks(self) -> Real:
@@ -39,8 +45,8 @@ class Layout:
 
     @property
     def replicas(self) -> Real:
-        """Ranks that hold the same parameters: context ranks share them as data ranks do."""
-        return self.data * self.context
+        """Ranks that hold the same parameters after each step: context ranks share them as data ranks do."""
+        return self.data * self.context / self.workers
 
     @property
     def expert_replicas(self) -> Real:
@@ -61,6 +67,7 @@ class Layout:
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "experts": self.expert * self.expert_tensor,
             "replica": self.tensor * self.shards,
+            "workers": self.tensor * self.parts,
             "pipeline": self.tensor * self.context * self.data,
         }
         return strides[group]
@@ -85,10 +92,14 @@ def expert_tensor_of(parallel: Parallel | Point) -> Real:
 
 def layout_of(parallel: Parallel) -> Layout:
     """Return the degrees as numbers."""
-    replicas = real(1 if parallel.data is None else parallel.data) * real(parallel.context)
+    workers = real(workers_of(parallel.local_steps, parallel.data))
+    replicas = real(1 if parallel.data is None else parallel.data) * real(parallel.context) / workers
     sharding = parallel.sharding
+    shards = minimum(real(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas
     return Layout(
-        shards=minimum(real(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas,
+        workers=workers,
+        shards=shards,
+        parts=shards if parallel.shards_fully else 1.0,
         tensor=real(parallel.tensor),
         context=real(parallel.context),
         context_heads=real(_context_heads(parallel)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from roofsim.schema.base import AfterValidator, Field, model_validator
 from roofsim.spec import usual
@@ -11,8 +11,18 @@ from roofsim.spec.engine.ranks import ContextCommunication
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
 from roofsim.spec.reading.quantity import Duration, Frequency, Power
-from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
+from roofsim.spec.reading.spoken import (
+    Named,
+    NonNegative,
+    PhaseWord,
+    Positive,
+    PrecisionWord,
+    ShardingWord,
+    optimizer_word,
+)
 from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.guided import Backend, GuidedDecoding
+from roofsim.spec.scenario.local_steps import LocalSteps
 from roofsim.spec.scenario.offload import Offload, Pairs
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
@@ -132,6 +142,15 @@ class Workload(Strict):
         default=None,
         description="Beams of each sequence that is generated (beam search), where the engine has it. Default: 1, sampling.",
     )
+    guided_decoding: Backend | GuidedDecoding | None = Field(
+        default=None,
+        description="Tokens are held to a grammar or a JSON schema (structured output): a backend, or {backend: xgrammar, "
+        "mask_time: 50 us, threads: 4, share: 0.5}. Default: tokens are free.",
+    )
+    num_return_sequences: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None,
+        description="Answers that are sampled for each prompt (n of the OpenAI API), each a row of its own. Default: 1.",
+    )
     context_length: NonNegative | None = Field(
         default=None, description="Tokens that are in the cache before the first step."
     )
@@ -151,7 +170,9 @@ class Workload(Strict):
         "Default: bf16, or fp16 on cards without bf16.",
         examples=list(NAMES),
     )
-    optimizer: OptimizerName = Field(default="adamw", description="The optimizer of a training step.")
+    optimizer: Annotated[OptimizerName, optimizer_word(*get_args(OptimizerName))] = Field(
+        default="adamw", description="The optimizer of a training step."
+    )
     weight_average: Literal["none", "ema"] = Field(
         default="none",
         description="ema: a moving average of the trained parameters is kept beside them, in the type of masters, and sharded as "
@@ -275,6 +296,11 @@ class Parallel(Strict):
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
         "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
+    local_steps: LocalSteps | None = Field(
+        default=None,
+        description="Workers that train apart and exchange what changed once in many steps (DiLoCo): {every: 500, workers: 4}. "
+        "Default: gradients of all ranks come together in every step.",
+    )
     tables: Literal["copied", "table", "row", "column"] = Field(
         default="copied",
         description="How data-parallel ranks hold embedding tables that are updated row by row: each a copy; whole tables dealt "
@@ -286,7 +312,7 @@ class Parallel(Strict):
         "or {parameters: {host: 0.5}}. Places: host, cxl, nvme, nvmeof.",
     )
 
-    structural: ClassVar = ("schedule", "sequence", "sharding", "tables", "offload")
+    structural: ClassVar = ("schedule", "sequence", "sharding", "tables", "local_steps", "offload")
 
     @property
     def shards_fully(self) -> bool:

@@ -358,10 +358,10 @@ def _refuse_sparse_peaks(gpu: Gpu, architecture: Architecture, scenario: Documen
 
 
 def flat_override(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Write nested override mappings as dotted paths."""
+    """Write nested override mappings as dotted paths; an empty one is a value."""
     pairs: list[tuple[str, Any]] = []
     for key, value in mapping.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             pairs += flat_override(value, f"{prefix}{key}.")
         else:
             pairs.append((f"{prefix}{key}", value))
@@ -369,10 +369,10 @@ def flat_override(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, 
 
 
 def leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """Return every value of nested mappings with the path of its keys."""
+    """Return every value of nested mappings with the path of its keys; an empty mapping is one."""
     values: list[tuple[tuple[str, ...], Any]] = []
     for key, value in data.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             values += leaves(value, (*path, key))
         else:
             values.append(((*path, key), value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
+from roofsim.spec.reading.factor import refuse_empty
 from roofsim.spec.settle.hardware import leaves
 
 if TYPE_CHECKING:
@@ -30,5 +31,6 @@ def with_changes(document: Document, name: str, given: dict[str, Any], scenario:
     """Return what describes a model, with the fields that a scenario states instead of its own, each with its place there."""
     changes = {"name": f"{name} (changed)"} | {key: value for key, value in given.items() if key != "inherits"}
     for path, value in leaves(changes):
+        refuse_empty(value, scenario.place(("model", *path)), ".".join(("model", *path)))
         document = document.with_value(path, value, scenario.place(("model", *path)))
     return document

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.guided import MASK_TIMES, guided_of
 from roofsim.spec.scenario.workload import OPTIMIZER_NOTES
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.spec.model.base import ModelSpec
@@ -46,6 +48,18 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
     ]
     if trains and workload.optimizer in OPTIMIZER_NOTES:
         notes.append(f"optimizer {workload.optimizer}: {OPTIMIZER_NOTES[workload.optimizer]}")
+    steps = parallel.local_steps
+    if steps is not None:
+        notes.append(
+            f"local_steps: the exchange of workers is spread over {steps.every} steps: the step is the mean, and one of them takes "
+            "all of it"
+        )
+    guided = guided_of(workload.guided_decoding)
+    if guided is not None and guided.mask_time is None:
+        notes.append(
+            f"mask_time: {humanize(MASK_TIMES[guided.backend], 's', 3)} of the host for each token, the mean of {guided.backend} "
+            "over JSON schemas (MaskBench); most take less, and the slowest mask of a batch holds it up"
+        )
     return notes + _of_adapters(workload, document)
 
 

@@ -112,6 +112,11 @@ class LayerBlock(Strict):
         """
         del others, taken, sizes
 
+    def keeps(self, taken: Form, sizes: Sizes) -> dict[str, Form]:
+        """Return what it keeps for later steps beside what it hands on, by the names that its fields give."""
+        del taken, sizes
+        return {}
+
     def generates_here(self) -> bool:
         """Tell whether tokens can be generated with these fields."""
         return self.generates

@@ -288,7 +288,10 @@ _UNSAMPLED = (
     "what draws neighbours is not priced; all nodes are drawn alike, though graphs with hubs reach fewer of them"
 )
 _UNMEASURED = {
-    "rwkv_time_mix": "no kernel of RWKV was measured: priced as a scan of two states per channel",
+    "rwkv_time_mix": (
+        "no kernel of RWKV was measured: priced as a scan of two states per channel, and from version 5 on as products of chunks "
+        "of 64 tokens and, of one token, as one pass over the state"
+    ),
     "mamba2": "no kernel of Mamba-2 was measured: priced as products of chunks and, of one token, as one pass over the state",
     "delta_net": (
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams
+from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams, token_mixers
 from roofsim.spec.model.layers import windows as parted
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
@@ -30,6 +30,8 @@ Word = Literal[
     "short_conv",
     "rwkv_time_mix",
     "rwkv_channel_mix",
+    "over_tokens",
+    "affine",
     "aggregate",
     "bias",
     "glu",
@@ -144,6 +146,8 @@ class Step(Strict):
     short_conv: mixers.ShortConvBlock | Amount | None = None
     rwkv_time_mix: mixers.TimeMixBlock | None = None
     rwkv_channel_mix: mixers.ChannelMixBlock | Amount | None = None
+    over_tokens: token_mixers.OverTokensBlock | Amount | None = None
+    affine: token_mixers.AffineBlock | None = None
     place: mixers.PlaceBlock | str | None = None
     learned: streams.LearnedBlock | None = None
     bias: streams.BiasBlock | Amount | None = None
@@ -254,6 +258,8 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "short_conv": mixers.ShortConvBlock,
     "rwkv_time_mix": mixers.TimeMixBlock,
     "rwkv_channel_mix": mixers.ChannelMixBlock,
+    "over_tokens": token_mixers.OverTokensBlock,
+    "affine": token_mixers.AffineBlock,
     "place": mixers.PlaceBlock,
     "learned": streams.LearnedBlock,
     "bias": streams.BiasBlock,

@@ -112,6 +112,7 @@ class Walk:
         others = {key: self._kept(name, kept, (*path, step.kind)) for key, name in block.reads()}
         block.check_others(others, form, self.sizes)
         given: Form = block.gives(form, self.sizes)
+        kept.update(block.keeps(form, self.sizes))
         return given
 
     def _repeat(self, step: Step, form: Form, path: tuple[str | int, ...], kept: dict[str, Form]) -> Form:
