@@ -15,7 +15,9 @@ from roofsim.traced.trace import SampleTrace
 
 #: Rows, and values of the inner column: of all sizes, and such as no operation likes.
 ROWS = np.array([1.0, 3.0, 0.1, 7e300, 1e-310])
-VALUES = np.array([0.0, -0.0, 1.0, 2.0, 1e-320, 1e308, np.inf, -np.inf, np.nan, -3.7, *np.random.default_rng(0).normal(size=29)])
+VALUES = np.array(
+    [0.0, -0.0, 1.0, 2.0, 1e-320, 1e308, np.inf, -np.inf, np.nan, -3.7, *np.random.default_rng(0).normal(size=29)]
+)
 
 
 def program(a, b):

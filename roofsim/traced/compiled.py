@@ -33,8 +33,13 @@ _NUMBERS: Final = f"<{LANES} x double>"
 _TRUTHS: Final = f"<{LANES} x i1>"
 _PLAIN: Final[dict[Any, str]] = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
 _COMPARED: Final[dict[Any, str]] = {
-    np.greater: "ogt", np.greater_equal: "oge", np.less: "olt", np.less_equal: "ole", np.equal: "oeq", np.not_equal: "une",
-}  # fmt: skip
+    np.greater: "ogt",
+    np.greater_equal: "oge",
+    np.less: "olt",
+    np.less_equal: "ole",
+    np.equal: "oeq",
+    np.not_equal: "une",
+}
 _ENDS: Final[dict[Any, str]] = {np.maximum: "ogt", np.minimum: "olt"}
 _TRUTH: Final[dict[Any, str]] = {np.bitwise_and: "and", np.bitwise_or: "or", np.logical_and: "and", np.logical_or: "or"}
 
