@@ -28,6 +28,8 @@ _ONE_NUMBER = frozenset({float, Symbol})
 #: Where the distribution of the largest of many is integrated, in standard deviations, and in how many pieces.
 _REACH: Final = 10.0
 _PIECES: Final = 2000
+#: Exponents whose powers are so many squares, or square roots (negative) -> how many.
+_TURNS: Final = {2.0**turns: turns for turns in range(-4, 5)}
 
 
 def real(value: Any) -> Real:
@@ -63,6 +65,25 @@ def maximum(a: Real, b: Real) -> Real:
     return cast("Array", np.maximum(a, b))
 
 
+def raised(base: Real, exponent: Real) -> Real:
+    """Return a power of a number that is not negative.
+
+    Of exponents 2, 4, 8 and 16, and 1/2, 1/4, 1/8 and 1/16, it is made of products and square roots: these are rounded alike for
+    numbers, arrays and compiled code, and take less time than a power.
+
+    >>> raised(3.0, 4.0), raised(81.0, 0.25), round(raised(2.0, 3.5), 6)
+    (81.0, 3.0, 11.313708)
+    """
+    turns = _TURNS.get(exponent) if type(exponent) is float else None
+    if turns is None:
+        return base**exponent
+    for _ in range(turns):
+        base = base * base
+    for _ in range(-turns):
+        base = math.sqrt(base) if type(base) is float else cast("Array", np.sqrt(base))
+    return base
+
+
 def smooth_maximum(a: Real, b: Real, norm: Real) -> Real:
     """Return ``(a^p + b^p)^(1/p)`` of numbers that are not negative, without overflow.
 
@@ -81,16 +102,16 @@ def smooth_shares(a: Real, b: Real, norm: Real) -> tuple[Real, Real]:
     if type(a) is float and type(b) is float and type(norm) is float:
         return _smooth_shares(a, b, norm)
     larger = maximum(a, b)
-    lesser = divide(minimum(a, b), larger) ** norm
+    lesser = raised(divide(minimum(a, b), larger), norm)
     both = 1.0 + lesser
-    total: Real = larger * both ** (1.0 / norm)
+    total: Real = larger * raised(both, 1.0 / norm)
     return total, where(a >= b, 1.0, lesser) / both
 
 
-def _smooth_shares(a: float, b: float, norm: float) -> tuple[float, float]:
+def _smooth_shares(a: float, b: float, norm: float) -> tuple[Real, Real]:
     larger, smaller = (a, b) if a >= b else (b, a)
-    lesser = 0.0 if smaller == 0.0 else (smaller / larger) ** norm
-    total: float = larger * (1.0 + lesser) ** (1.0 / norm)
+    lesser = 0.0 if smaller == 0.0 else raised(smaller / larger, norm)
+    total = larger * raised(1.0 + lesser, 1.0 / norm)
     return total, (1.0 if a >= b else lesser) / (1.0 + lesser)
 
 
@@ -254,7 +275,7 @@ def soft_minimum(a: Real, b: Real, norm: float) -> Real:
     """Return a soft minimum of numbers that are not negative; 0 where one of them is."""
     small, large = minimum(a, b), maximum(a, b)
     ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
-    lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
+    lesser: Real = small / raised(1.0 + raised(ratio, norm), 1.0 / norm)
     return lesser
 
 

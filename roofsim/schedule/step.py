@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host.copies import RESOURCES
 from roofsim.cost.kernels.sustained import Sustained
-from roofsim.numeric import Real, divide, exactly, maximum, smooth_shares
+from roofsim.numeric import Real, divide, exactly, maximum, raised, smooth_shares
 from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ def throttled(device: Real, power: Real, clock_power: float) -> Real:
     >>> round(throttled(1.0, 1.5, 1.5), 2)
     1.31
     """
-    slowed: Real = device ** (1.0 - 1.0 / clock_power) * power ** (1.0 / clock_power)
-    return slowed
+    return raised(device, 1.0 - 1.0 / clock_power) * raised(power, 1.0 / clock_power)
 
 
 def _settled(

@@ -59,6 +59,8 @@ class MeshAnswer:
         Points that could not be traced, and must be evaluated in another way.
     elements
         Numbers of arrays that were worked out.
+    operations
+        Operations that compiled loops did on numbers in registers, which are no arrays.
     programs
         Programs that were traced for them.
     """
@@ -68,6 +70,7 @@ class MeshAnswer:
     codes: list[str] = field(default_factory=list)
     left: list[NDArray[np.int64]] = field(default_factory=list)
     elements: float = 0.0
+    operations: float = 0.0
     programs: int = 0
 
     def all_figures(self) -> dict[str, NDArray[Any]]:
@@ -232,17 +235,24 @@ def evaluate_layouts(
     numbers: dict[str, tuple[int, list[Any]]] = {}
     at: list[NDArray[np.int64]] = []
     for name, given in columns.items():
-        section = "parallel" if name in DEGREES else "workload" if name in SIZES else "hardware"
         distinct, index = _distinct(np.asarray(given))
-        values = [int(value) if value == int(value) else value for value in distinct.tolist()]
-        numbers[name] = len(axes), values
-        axes.append(Axis(f"{section}.{name}", (section, name), tuple(values)))
+        axis = axis_of_number(name, distinct.tolist())
+        numbers[name] = len(axes), list(axis.values)
+        axes.append(axis)
         at.append(index)
     for axis in axes:
         document = axis.put(document, axis.values[0])
     family = ScenarioFamily(document, AxisGrid(tuple(axes)), numbers, {})
     rows = Rows(family, np.arange(len(at[0]) if at else 1), tuple(at))
     return mesh_of(family, importer, Shared() if shared is None else shared).evaluate(rows)
+
+
+def axis_of_number(name: str, values: Sequence[float]) -> Axis:
+    """Return the axis of a field of a `Point`."""
+    section = "parallel" if name in DEGREES else "workload" if name in SIZES else "hardware"
+    return Axis(
+        f"{section}.{name}", (section, name), tuple(int(each) if each == int(each) else each for each in values)
+    )
 
 
 def _distinct(given: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

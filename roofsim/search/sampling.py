@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.watts import drawn_watts
 from roofsim.evaluate import evaluate
-from roofsim.records import dataclass
+from roofsim.records import dataclass, field
 from roofsim.search.resolving import NoneLeftError, PointChecks, RowsResolver
 from roofsim.search.stacking import alike, mapped, stack
 from roofsim.spec.scenario.point import DEGREES
@@ -198,6 +198,8 @@ class TracedProgram:
     watts: Replay
     answers: int = 0
     """How many points it gave figures of."""
+    grids: dict[str, Any] = field(default_factory=dict)
+    """Column -> what gives figures of grids of which it is the inner one."""
 
     def answered(
         self, rows: Rows, *, watts: bool = False
@@ -234,10 +236,12 @@ class TracedProgram:
             results, more = results | drawn, more + further
         return first, fine, results, elements + more
 
-    def own(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell which points may belong to it, by single columns."""
+    def own(self, rows: Rows, beside: str = "") -> NDArray[np.bool_]:
+        """Tell which points may belong to it, by single columns, all `beside` one."""
         own = np.ones(len(rows), dtype=bool)
         for name, (index, values) in rows.numbers().items():
+            if name == beside:
+                continue
             numbers = floats(values)
             may = np.ones(len(values), dtype=bool)
             if name in self.fixed:

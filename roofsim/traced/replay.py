@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, field
 from roofsim.traced.forms import refs, written_anew
 from roofsim.traced.keys import Keys
-from roofsim.traced.notes import LENGTH, Record, Ref
+from roofsim.traced.notes import Ref
+from roofsim.traced.steps import VIEWS, broken_by, prepared, worked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.traced.notes import Guard, Node
+    from roofsim.traced.notes import Guard
     from roofsim.traced.trace import SampleTrace
 
 #: Elements of an array that is worked on at once: 128 KB, below what the allocator asks the system for anew each time.
 AT_ONCE: Final = 16_000
+#: Rows up to which the results of a block are kept for points that have the same ones.
+_KEPT: Final = 4096
 #: Share of the points from which on a block's rows are worked out for each point.
 _LARGE: Final = 0.6
 
@@ -97,6 +100,8 @@ class Replay:
         here = {self.nodes[leaf].columns for leaf in self.leaves}
         self.derived = {bit: node for bit, node in self.derived.items() if bit in here}
         self.blocks = self._blocks(needed, set(wanted))
+        self.kept: dict[int, tuple[Any, dict[int, Any]]] = {}
+        """Columns of a block of few rows -> the values of its leaves the last time, and its results."""
         self.joined: Replay | None = None
         """The same with blocks that have about as many rows as there are points joined to one, once that is known."""
 
@@ -126,6 +131,7 @@ class Replay:
         for block in self.blocks:
             whole |= block.columns
         joined = copy(self)
+        joined.kept = {}
         joined.nodes = {
             number: node._replace(columns=whole) if node.columns in large and number not in held else node
             for number, node in self.nodes.items()
@@ -134,6 +140,20 @@ class Replay:
         joined.blocks = joined._blocks(sorted(joined.nodes), wanted)
         joined.joined = joined
         return joined
+
+    def part(self, wanted: Iterable[int], given: Iterable[int]) -> Replay:
+        """Return what works out some of the operations; columns that are `given` follow from no others: their values are leaves."""
+        part = copy(self)
+        part.results, part.constants, part.guards = {str(number): Ref(number) for number in wanted}, {}, []
+        part.derived = {bit: node for bit, node in self.derived.items() if bit not in set(given)}
+        part.kept, part.positive = {}, 0
+        needed = part._needed([ref.node for ref in part.results.values()])
+        part.leaves = [number for number in needed if self.nodes[number].function is None]
+        here = {self.nodes[leaf].columns for leaf in part.leaves}
+        part.derived = {bit: node for bit, node in part.derived.items() if bit in here}
+        part.blocks = part._blocks(needed, {ref.node for ref in part.results.values()})
+        part.joined = part
+        return part
 
     def _needed(self, todo: list[int]) -> list[int]:
         needed: set[int] = set()
@@ -172,10 +192,10 @@ class Replay:
                     block.gathers[ref] = -math.prod(self.nodes[ref].shape)
             kept = set(block.gives)
             free = tuple(ref for ref in own if last[node.columns, ref] == number and ref not in kept)
-            block.steps.append((node.function, _prepared(node), number, free))
+            block.steps.append((node.function, prepared(node), number, free))
             if node.axis >= 0:
                 width = -math.prod(node.shape)
-                block.width += width if node.function not in _VIEWS else 0
+                block.width += width if node.function not in VIEWS else 0
                 block.widest = max(block.widest, width)
         return self._sorted(blocks)
 
@@ -219,20 +239,21 @@ class Replay:
                 leaf: leaves[self.given[leaf]] for leaf in self.leaves if self.nodes[leaf].columns not in self.derived
             }
         try:
-            return self._run(leaves, codes, rows)
+            return self.worked_out(leaves, codes, rows)
         except _NotPositiveError:
             return self.plain().run(given, codes, rows)
 
-    def _run(
-        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int
+    def worked_out(
+        self, leaves: Mapping[int, NDArray[Any]], codes: Mapping[int, NDArray[Any]], rows: int, *, differ: bool = True
     ) -> tuple[dict[str, Any], NDArray[Any], float]:
+        """Do what `run` does, with a value for each leaf of the operations as they are; without `differ` points may be alike."""
         if self.joined is not None and self.joined is not self and rows >= AT_ONCE:
-            return self.joined._run(leaves, codes, rows)
+            return self.joined.worked_out(leaves, codes, rows, differ=differ)
         counts = {
             bit: len(leaves[leaf]) for leaf in self.leaves if (bit := self.nodes[leaf].columns) not in self.derived
         }
         own = {bit: code for bit, code in codes.items() if bit in counts}
-        keys = Keys(own, counts, rows, differ=len(own) == len(codes))
+        keys = Keys(own, counts, rows, differ=differ and len(own) == len(codes))
         values: dict[int, Any] = {
             leaf: np.take(leaves[leaf], keys.codes(bit, bit))
             for leaf in self.leaves
@@ -248,11 +269,11 @@ class Replay:
                     made.add(bit)
                     elements += self._derive(bit, node, keys, values)
                     keys.prepare(sets)
-            elements += self._run_block(block, keys, values)
+            elements += self._kept_block(block, keys, leaves, values)
         belongs = np.ones(rows, dtype=bool)
         for guard in self.guards:
             node = self.nodes[guard.node]
-            broken = _broken(values[guard.node], guard.value, node.axis)
+            broken = broken_by(values[guard.node], guard.value, node.axis)
             if broken.any():
                 place = keys.rows_of(node.columns)
                 belongs &= ~(broken if place is None else broken[place])
@@ -261,7 +282,8 @@ class Replay:
         results = dict(self.constants)
         for name, ref in self.results.items():
             place = keys.rows_of(self.nodes[ref.node].columns)
-            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=0)
+            axis = self.nodes[ref.node].axis
+            results[name] = values[ref.node] if place is None else np.take(values[ref.node], place, axis=axis)
             elements += 0.0 if place is None else float(rows)
         return results, belongs, elements
 
@@ -276,6 +298,26 @@ class Replay:
         codes = codes.ravel().astype(np.int32)
         keys.add(bit, codes, len(distinct), self.nodes[node].columns)
         return float(len(codes))
+
+    def _kept_block(
+        self, block: ReplayBlock, keys: Keys, leaves: Mapping[int, NDArray[Any]], values: dict[int, Any]
+    ) -> float:
+        """Work out a block, unless its few rows are those of the last time; return how many elements that took."""
+        if keys.count(block.columns) > _KEPT or not block.steps:
+            return self._run_block(block, keys, values)
+        inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns & block.columns]
+        at = {bit: keys.codes(block.columns, bit) for bit in {self.nodes[leaf].columns for leaf in inside}}
+        own = [
+            np.take(leaves[leaf] if leaf in leaves else values[leaf], at[self.nodes[leaf].columns], axis=0).tobytes()
+            for leaf in inside
+        ]
+        known = self.kept.get(block.columns)
+        if known is not None and known[0] == own:
+            values |= known[1]
+            return 0.0
+        elements = self._run_block(block, keys, values)
+        self.kept[block.columns] = own, {ref: values[ref] for ref in block.gives}
+        return elements
 
     def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
         rows = keys.count(block.columns)
@@ -299,74 +341,10 @@ class Replay:
                 )
             for leaf in inside:
                 at[leaf] = values[leaf][first:stop]
-            _worked(block.steps, at, stop - first)
+            worked(block.steps, at, stop - first)
             for ref in own:
                 pieces[ref].append(at[ref])
         for ref, parts in pieces.items():
             values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
         gathered = sum(block.gathers[ref] for ref, _, place in takes if place is not None)
         return rows * (block.width + gathered)
-
-
-def _worked(
-    steps: Sequence[tuple[Callable[..., Any], Any, int, tuple[int, ...]]], at: dict[int, Any], rows: int
-) -> None:
-    """Work out operations one after the other."""
-    with np.errstate(all="ignore"):
-        for function, arguments, result, free in steps:
-            kind = type(arguments)
-            if kind is tuple:
-                first, second = arguments
-                at[result] = function(at[first], at[second])
-            elif kind is int:
-                at[result] = function(at[arguments])
-            else:
-                at[result] = arguments(function, at, rows)
-            for ref in free:
-                del at[ref]
-
-
-#: Functions that return a view of what they are given.
-_VIEWS: Final = frozenset({np.ndarray.reshape, np.ndarray.__getitem__, np.broadcast_to})
-
-
-def _prepared(node: Node) -> Any:
-    """Return the arguments of an operation: a slot, two slots, or what calls its function with what is in the slots."""
-    arguments, options = node.arguments, node.options
-    if not options and all(type(argument) is Ref for argument in arguments):
-        if len(arguments) == 1:
-            return arguments[0].node
-        if len(arguments) == 2:
-            return arguments[0].node, arguments[1].node
-    if not options and len(arguments) == 2:
-        first, second = arguments
-        if type(first) is Ref and isinstance(second, float | int | bool):
-            slot = first.node
-            return lambda function, at, _: function(at[slot], second)
-        if type(second) is Ref and isinstance(first, float | int | bool):
-            slot = second.node
-            return lambda function, at, _: function(first, at[slot])
-
-    def call(function: Callable[..., Any], at: dict[int, Any], rows: int) -> Any:
-        return function(*_filled(arguments, at, rows), **_filled(options, at, rows))
-
-    return call
-
-
-def _filled(kept: Any, at: dict[int, Any], rows: int) -> Any:
-    kind = type(kept)
-    if kind is Ref:
-        return at[kept.node]
-    if kind is tuple or kind is list:
-        return kind(_filled(part, at, rows) for part in kept)
-    if kind is dict:
-        return {name: _filled(part, at, rows) for name, part in kept.items()}
-    if kind is Record:
-        return replace(kept.value, **{name: _filled(part, at, rows) for name, part in kept.changed.items()})
-    return rows if kept is LENGTH else kept
-
-
-def _broken(values: Any, value: Any, axis: int) -> NDArray[np.bool_]:
-    broken = np.moveaxis(np.asarray(values) != value, axis, 0)
-    each: NDArray[np.bool_] = broken if broken.ndim == 1 else broken.reshape(len(broken), -1).any(axis=1)
-    return each

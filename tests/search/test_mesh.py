@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import roofsim
-from benchmarks.layouts import layouts, measure
 from roofsim.api import import_model
 from roofsim.search import mesh, sampling, sweep
 from roofsim.search.crossing import InseparableError, TableCross
@@ -193,16 +192,6 @@ def test_layouts_of_any_structure_come_in_one_call():
     own = {"tp": 8, "pp": 8, "micro_batch_size": 2, "gpus": 1024, "global_batch_size": 1024}
     result = roofsim.run("gpt3-175b", precision="bf16", gpu="a100-sxm4-80gb", engine="megatron-core", **own)
     assert answer.figures["step_time"][2] == pytest.approx(result.step_time, rel=1e-9)
-
-
-def test_elements_of_a_layout():
-    # One row per layout took 8,488 elements. The tiles of products count, once for each of their sizes: they weigh more here
-    # than among a million layouts (388).
-    columns = layouts(2e4)
-    measure(columns)
-    again = measure(columns)
-    assert again["programs"] == 0
-    assert again["elements"] / again["evaluated"] < 700
 
 
 def test_a_program_that_took_a_number_of_its_samples_for_all_is_not_kept(monkeypatch):
