@@ -20,6 +20,7 @@ from roofsim.analyze.distance import (
     traits_of_memory,
 )
 from roofsim.numeric import divide, is_scalar, maximum, where
+from roofsim.records import replace
 from roofsim.spec.constants.intervals import shipped
 
 if TYPE_CHECKING:
@@ -68,10 +69,15 @@ def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]
     return around(evaluation.step.step, *spread(interval_parts(evaluation, crowded=crowded)))
 
 
-def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str, tuple[Any, Any]]:
-    """Return how far each term alone puts the lower and the upper end of a step time, as logarithms."""
-    intervals = shipped()
-    counted = time_amounts(traits_of(evaluation), intervals)
+def interval_parts(
+    evaluation: Evaluation, *, crowded: Any = False, communication: Real | None = None
+) -> dict[str, tuple[Any, Any]]:
+    """Return how far each term alone puts the lower and the upper end of a step time, as logarithms.
+
+    `communication` is the share of the step that shows messages; None: the evaluation's own.
+    """
+    intervals, traits = shipped(), traits_of(evaluation)
+    counted = time_amounts(traits if communication is None else replace(traits, communication=communication), intervals)
     full = where(crowded, 1.0, 0.0)
     if not (isinstance(full, float) and full == 0.0):
         counted["crowded"] = full

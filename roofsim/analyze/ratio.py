@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from roofsim.analyze.distance import apart_from, spread
 from roofsim.analyze.intervals import OWN, around
@@ -13,9 +13,28 @@ from roofsim.spec.constants.physics import shipped_physics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from roofsim.analyze.result import Result
-
     Terms = Mapping[str, tuple[Any, Any]]
+
+
+class PricedStep(Protocol):
+    """What of a prediction the interval of a ratio rests on; a `Result` has it."""
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario as resolved."""
+
+    @property
+    def time(self) -> Mapping[str, Any]:
+        """Kind of time -> seconds of the step."""
+
+    @property
+    def interval_terms(self) -> dict[str, tuple[Any, Any]]:
+        """How far each term alone puts the ends of its interval, as logarithms."""
+
+    @property
+    def own_kernels(self) -> Any:
+        """Share of its kernels' time whose classes were measured on the card itself."""
+
 
 #: Parts of a resolved workload that decide which kernels run; its sizes decide on what.
 _SOFTWARE: Final = (
@@ -49,7 +68,7 @@ _SIZES: Final = {
 }
 
 
-def speedup_interval(before: Result, after: Result, ratio: float) -> tuple[float, float] | None:
+def speedup_interval(before: PricedStep, after: PricedStep, ratio: float) -> tuple[float, float] | None:
     """Return the 80 % interval of a ratio of speeds; None where no interval is known.
 
     Of other software, or on another card, errors are apart but for the terms that both runs share, as in `roofsim.compare`. Where

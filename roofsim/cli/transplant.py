@@ -1,4 +1,4 @@
-"""Carry a trace over to other hardware: ``roofsim transplant t.json gpt.yaml --from a100 --to h100 --trace there.json``."""
+"""Carry a trace over to other hardware: ``roofsim transplant t.json --from a100 --to h100``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from roofsim.cli.complete import several
-from roofsim.cli.flags import Csv, Html, Json, Scenario
+from roofsim.cli.flags import Csv, Html, Json, ScenarioOrNone
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -74,7 +74,10 @@ Stage = Annotated[
 There = Annotated[
     Path | None,
     Option(
-        "--trace", metavar="FILE.json", help="Write both steps, one below the other, for Perfetto and chrome://tracing."
+        "--trace",
+        metavar="FILE.json",
+        show_default=False,
+        help="Write both steps, one below the other, for Perfetto and chrome://tracing [default: TRACE.CARD.json beside TRACE].",
     ),
 ]
 
@@ -83,7 +86,7 @@ There = Annotated[
 def transplant(
     *,
     recorded: Recorded,
-    scenario: Scenario,
+    scenario: ScenarioOrNone = None,
     source: Source = None,
     target: Target = None,
     changes: Settings = None,
@@ -95,13 +98,19 @@ def transplant(
     csv: Csv = False,
     overrides: Overrides,
 ) -> None:
-    """Carry a recorded step over to other hardware: each kernel as far from its prediction there as it was here."""
+    """Carry a recorded step over to other hardware: each kernel as far from its prediction there as it was here.
+
+    Without SCENARIO its ops are those that the trace tells: record it with record_shapes=True. Both steps are written beside the
+    trace, as TRACE.CARD.json, unless --trace says where.
+    """
     from roofsim.cli.options import setting
     from roofsim.decide.transplant import transplant_document
+    from roofsim.decide.transplant_alone import NO_SCENARIO
 
     checked_path(trace, ".json")
     checked_report(html)
-    document = document_of(scenario, [*overrides, *(setting(text, "--base") for text in base or ())])
+    settings = [*overrides, *(setting(text, "--base") for text in base or ())]
+    document = document_of(NO_SCENARIO if scenario is None else scenario, settings)
     shown = transplant_document(
         document,
         recorded,
@@ -110,13 +119,17 @@ def transplant(
         changes=changes or (),
         stage=stage,
         origins=("--from", "--to", "--set"),
+        alone=scenario is None,
     )
     _write(shown, json=json, csv=csv)
     write_report(html, shown, "transplant", document, {"trace": str(recorded), "source": source, "target": target})
-    if trace is not None:
-        from roofsim.report.transplant_trace import write_both
+    if trace is not None or shown.carried is not None:
+        from roofsim.report.transplant_trace import beside, write_both
 
-        write_both(shown, trace)
+        path = beside(shown, recorded) if trace is None else trace
+        write_both(shown, path)
+        if trace is None and not (json or csv):
+            write_text(f"Both steps, for ui.perfetto.dev: {path}")
 
 
 def _write(shown: Transplant, *, json: bool, csv: bool) -> None:

@@ -9,7 +9,7 @@ from roofsim.decide.jobs import mixed
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from roofsim.decide.jobs import Job
     from roofsim.decide.market import Market
@@ -53,27 +53,43 @@ class Marginal:
         return dict(self.__dict__)
 
 
+#: What money is spent on: bandwidth or compute.
+SIDES: Final = ("memory_bandwidth", "tensor_flops")
+
+
+def price_of_speed(speed: float, market: Market | None, resource: str) -> tuple[float, float, float] | None:
+    """Return what 1 % more speed through a resource costs in percent of a card's price, and the ends of its 80 % interval.
+
+    None where more of the resource buys nothing (`speed`: percent of speed for 1 % more of it), or no market prices it.
+    """
+    if market is None or speed < NOTHING:
+        return None
+    exponent, error = market.exponents[resource], market.errors[resource]
+    percent, low, high = (max(one, 0.0) / speed for one in (exponent, exponent - END * error, exponent + END * error))
+    return percent, low, high
+
+
+def offers_of(elasticity: Mapping[str, float], market: Market | None) -> list[dict[str, Any]]:
+    """Return the price of 1 % more speed through memory bandwidth and through tensor FLOP/s, as plain data."""
+    offers = []
+    for resource in SIDES:
+        speed = -elasticity.get(resource, 0.0)
+        percent, low, high = price_of_speed(speed, market, resource) or (None, None, None)
+        offers.append({"resource": resource, "elasticity": speed, "percent": percent, "low": low, "high": high})
+    return offers
+
+
 def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market | None) -> tuple[Marginal, ...]:
     """Return the price of one percent more speed through memory bandwidth and through tensor FLOP/s, the cheaper first."""
     hourly = jobs[0].asking.before.cost["usd_per_hour"]
     costs = []
-    for resource in ("memory_bandwidth", "tensor_flops"):
-        speed = -elasticity.get(resource, 0.0)
-        percent = low = high = None
-        if market is not None and speed >= NOTHING:
-            exponent, error = market.exponents[resource], market.errors[resource]
-            percent, low, high = (
-                max(one, 0.0) / speed for one in (exponent, exponent - END * error, exponent + END * error)
-            )
+    for offer in offers_of(elasticity, market):
+        percent = offer["percent"]
         costs.append(
             Marginal(
-                resource=resource,
-                elasticity=speed,
-                percent=percent,
-                low=low,
-                high=high,
+                **offer,
                 usd=None if percent is None or hourly is None else percent / 100.0 * float(hourly),
-                doubled=doubled(jobs, resource),
+                doubled=doubled(jobs, offer["resource"]),
             )
         )
     return tuple(sorted(costs, key=lambda one: math.inf if one.percent is None else one.percent))

@@ -61,9 +61,12 @@ def trace_figures(
     return figures, tuple(notes)
 
 
-def no_verdict(mapping: Mapping) -> str:
-    """Say that too little of a trace is mapped."""
+def no_verdict(mapping: Mapping, *, alone: bool = False) -> str:
+    """Say that too little of a trace is mapped; `alone`: to what its own calls say."""
     share, heavy, least = (f"{100.0 * part:.1f} %" for part in (mapping.share, mapping.heavy, ENOUGH))
+    if alone:
+        what = f"{share} of the device's time, and {heavy} of that of products and attention"
+        return f"No verdict: the trace says the work of {what}; {least} of both are needed"
     if mapping.share >= ENOUGH:
         return (
             f"No verdict: trace and scenario have {heavy} of their products and attention in common, less than {least}"

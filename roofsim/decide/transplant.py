@@ -14,7 +14,7 @@ from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.spec.settle.cards import Card, read_cards
-from roofsim.traces.carry import Carried, carried
+from roofsim.traces.carry import Carried, carried, with_intervals
 from roofsim.traces.mapping import Mapping, mapped
 from roofsim.traces.predicted import predicted_of
 from roofsim.traces.read import read_trace
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.analyze.result import Result
+    from roofsim.decide.changes import KeyChange
+    from roofsim.decide.transplant_alone import TracePrediction
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
+    from roofsim.traces.recorded import RecordedStep
 
 SCHEMA: Final = "roofsim/transplant/1"
 
@@ -49,16 +52,19 @@ class Transplant(Printed):
         80 % interval of the carried step, in seconds; None where none is known.
     notes
         What to know of it.
+    alone
+        Whether no scenario says what was run: the ops are those that the trace's own calls tell.
     """
 
     source: str
     target: str
     mapping: Mapping
     carried: Carried | None
-    before: Result
-    after: Result
+    before: Result | TracePrediction
+    after: Result | TracePrediction
     interval: tuple[float, float] | None
     notes: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def speedup(self) -> float | None:
@@ -78,6 +84,7 @@ class Transplant(Printed):
             "recorded": step.seconds,
             "mapped": self.mapping.share,
             "verdict": moved is not None,
+            "scenario": not self.alone,
             "transplanted": None if moved is None else moved.step,
             "interval": None if self.interval is None else list(self.interval),
             "speedup": self.speedup,
@@ -97,7 +104,7 @@ class Transplant(Printed):
 
 def transplant(
     trace: str | Path,
-    scenario: str | Path | dict[str, Any] | Scenario,
+    scenario: str | Path | dict[str, Any] | Scenario | None = None,
     *,
     source: str | None = None,
     target: str | None = None,
@@ -107,7 +114,8 @@ def transplant(
 ) -> Transplant:
     """Say what a recorded step would be on other hardware, or in another layout.
 
-    Each kernel is mapped to the op of the scenario that it is. What it took against what is predicted for the hardware it ran on
+    Each kernel is mapped to the op of the scenario that it is; without a scenario, to that of the call which launched it, made of
+    the sizes and types that the profiler recorded. What it took against what is predicted for the hardware it ran on
     (its residual) is carried over to the prediction for the other; the step is laid out again with these seconds.
 
     Parameters
@@ -115,16 +123,18 @@ def transplant(
     trace
         A file that a profiler wrote; see `roofsim.check`.
     scenario
-        What was run.
+        What was run. Left out: what the trace alone says of it, which needs the shapes of the operators' inputs
+        (``record_shapes=True``).
     source, target
         Hardware as lists of cards name it: ``"a100"``, ``"8xh100"``, ``"a100{memory.bandwidth=2x}"``. Left out:
         the scenario's.
     changes
-        What else differs on the target: ``{"parallel.tensor": 2}``, or texts as for ``--set``.
+        What else differs on the target: ``{"parallel.tensor": 2}``, or texts as for ``--set``. Without a scenario: numbers of the
+        hardware, and the replicas of a data-parallel job (``parallel.data``).
     stage
         Of a training pipeline: the stage that was recorded.
     overrides
-        Values of the scenario, as for `roofsim.run`.
+        Values of the scenario, as for `roofsim.run`; without one, the engine.
 
     Returns
     -------
@@ -136,8 +146,12 @@ def transplant(
     SpecError
         When the request is wrong, or the file is no trace.
     """
-    document = load_scenario(scenario, overrides)
-    return transplant_document(document, trace, source=source, target=target, changes=changes, stage=stage)
+    from roofsim.decide.transplant_alone import NO_SCENARIO
+
+    document = load_scenario(NO_SCENARIO if scenario is None else scenario, overrides)
+    return transplant_document(
+        document, trace, source=source, target=target, changes=changes, stage=stage, alone=scenario is None
+    )
 
 
 def transplant_document(
@@ -149,8 +163,9 @@ def transplant_document(
     changes: Mapping_[str, Any] | Iterable[str] = (),
     stage: str | None = None,
     origins: tuple[str, str, str] = ("source", "target", "changes"),
+    alone: bool = False,
 ) -> Transplant:
-    """Answer a request that was read already; see `transplant`.
+    """Answer a request that was read already; see `transplant`. `alone`: the document holds no scenario, but flags.
 
     Raises
     ------
@@ -163,28 +178,68 @@ def transplant_document(
             Problem("expected the hardware to carry the trace to", Place(origins[1]), hint="For example h100.")
         )
     step = read_trace(trace)
+    if alone:
+        return _alone(document, step, source, target, made, origins)
     here = _on(document, source, origins[0])
     first = evaluate(resolve_document(here))
     before = answer(first)
     there = with_changes(_on(here, target, origins[1]), made, before.scenario)
     second = evaluate(resolve_document(there))
-    after = answer(second)
     mapping = mapped(step, predicted_of(step, first, stage))
-    notes = list(contradictions(step, first))
-    moved = None
-    if mapping.decides:
-        moved = carried(mapping, predicted_of(step, second, stage), second)
-    else:
-        notes.insert(0, no_verdict(mapping))
+    moved = carried(mapping, predicted_of(step, second, stage), second) if mapping.decides else None
+    return _answered(mapping, moved, before, answer(second), made, contradictions(step, first))
+
+
+def _alone(
+    document: Document,
+    step: RecordedStep,
+    source: str | None,
+    target: str | None,
+    made: tuple[KeyChange, ...],
+    origins: tuple[str, str, str],
+) -> Transplant:
+    """Carry a step over by what the trace itself says of its calls."""
+    from roofsim.decide import transplant_alone as own
+
+    if source is None and not own.names_card(document):
+        hint = f"Say it: {origins[0]} a100." + (f" The trace calls it {step.card!r}." if step.card else "")
+        raise SpecError(Problem("expected the hardware that the trace was recorded on", Place(origins[0]), hint=hint))
+    said = own.document_of_trace(step, document)
+    work = own.recorded_work(step, said)
+    here = own.with_ranks(_on(said, source, origins[0]), step)
+    first = own.evaluated(here, work)
+    share = own.shown(step)
+    before = own.prediction_of(first, share)
+    there, ranks = own.changed(work, here, _on(here, target, origins[1]), made, before.scenario)
+    second = own.evaluated(there, work)
+    mapping = work.mapped(work.predicted(first))
+    moved = carried(mapping, work.predicted(second, ranks=ranks), second) if mapping.decides else None
+    unknown = own.what_is_unknown(work)
+    notes = (*contradictions(step, first), *((unknown,) if unknown else ()))
+    return _answered(mapping, moved, before, own.prediction_of(second, share), made, notes, alone=True)
+
+
+def _answered(
+    mapping: Mapping,
+    moved: Carried | None,
+    before: Result | TracePrediction,
+    after: Result | TracePrediction,
+    made: tuple[KeyChange, ...],
+    notes: Iterable[str],
+    *,
+    alone: bool = False,
+) -> Transplant:
+    interval = None if moved is None else _interval(before, after, moved.step)
     return Transplant(
         source=_label(before),
         target=", ".join((_label(after), *(change.text for change in made))),
         mapping=mapping,
-        carried=moved,
+        carried=moved if moved is None or interval is None else with_intervals(moved, interval),
         before=before,
         after=after,
-        interval=None if moved is None else _interval(before, after, moved.step),
-        notes=tuple(notes),
+        interval=interval,
+        notes=tuple(notes) if moved is not None else (no_verdict(mapping, alone=alone), *notes),
+        alone=alone,
     )
 
 
@@ -197,12 +252,14 @@ def _on(document: Document, text: str | None, origin: str) -> Document:
     return cards[0].on(document)
 
 
-def _label(result: Result) -> str:
+def _label(result: Result | TracePrediction) -> str:
     hardware = result.scenario["hardware"]
     return f"{hardware['gpus']} x {hardware['gpu']}"
 
 
-def _interval(before: Result, after: Result, step: float) -> tuple[float, float] | None:
+def _interval(
+    before: Result | TracePrediction, after: Result | TracePrediction, step: float
+) -> tuple[float, float] | None:
     """Return the ends of a carried step: it errs as the ratio of the two predictions does."""
     ratio = float(before.step_time) / float(after.step_time)
     ends = speedup_interval(before, after, ratio)

@@ -22,7 +22,7 @@ _OPS: Final = 10
 def print_transplant(console: Console, answer: Transplant) -> None:
     """Print an answer."""
     step = answer.mapping.step
-    console.print(Text(words.headline(answer.before), style="bold"))
+    console.print(Text(_title(answer), style="bold"))
     console.print(Text(f"carried over from {answer.source} to {answer.target}", style="dim"))
     name = f"{step.name}: " if step.name else ""
     kernels = (
@@ -41,6 +41,16 @@ def print_transplant(console: Console, answer: Transplant) -> None:
         console.print(Text(line, style="bold"))
 
 
+def _title(answer: Transplant) -> str:
+    """Say what was run, and where; of a trace alone what its calls say."""
+    if not answer.alone:
+        return words.headline(answer.before)
+    workload = answer.before.scenario["workload"]
+    return (
+        f"trace alone · {workload['phase']} · {answer.source} · {workload['precision']['name']} · {workload['engine']}"
+    )
+
+
 def _steps(answer: Transplant) -> Grid:
     assert answer.carried is not None
     grid = Grid(
@@ -57,13 +67,14 @@ def _predicted(seconds: object) -> str:
 
 
 def _table(head: str, rows: tuple[CarriedRow, ...], more: int = 0, *, spread: bool = False) -> Grid:
-    runs = [number("of its runs")] if spread else []
-    heads = [number("recorded"), number("residual"), *runs, number("predicted there"), number("carried over")]
+    runs, range_ = ([number("of its runs")], [number("80 % interval")]) if spread else ([], [])
+    heads = [number("recorded"), number("residual"), *runs, number("predicted there"), number("carried over"), *range_]
     grid = Grid([text(head), *heads])
     for row in rows:
         residual = "-" if row.residual is None else f"{row.residual:.2f}"
         ends = "-" if row.spread is None else f"{row.spread[0]:.2f} .. {row.spread[1]:.2f}"
-        amounts = (words.seconds(row.predicted_there), words.seconds(row.carried))
+        low_high = "-" if row.interval is None else " .. ".join(map(words.seconds, row.interval))
+        amounts = (words.seconds(row.predicted_there), words.seconds(row.carried), *([low_high] if spread else []))
         grid.add(row.name, words.seconds(row.recorded), residual, *([ends] if spread else []), *amounts)
     if more > 0:
         grid.add(f"... and {more} more", *[""] * len(heads))

@@ -26,10 +26,17 @@ def both(answer: Transplant) -> dict[str, Any]:
         for kernel, place in zip(mapping.step.kernels, mapping.places, strict=True)
         if place >= 0
     }
-    facts = {
+    facts: dict[int, dict[str, Any]] = {
         place: {"op": op.name, "class": op.group, "layer": op.layer, "predicted": op.seconds / _MICROSECOND}
         for place, op in ops.items()
     }
+    ends = {} if answer.carried is None else {row.group: row for row in answer.carried.classes}
+    for one in facts.values():
+        row = ends.get(str(one["class"]))
+        if row is not None:
+            one |= {"residual of class": row.residual, "residuals of runs": row.spread}
+            if row.interval is not None and row.carried:
+                one["interval of class"] = [end / row.carried for end in row.interval]
     events = list(_process(0, f"recorded on {answer.source}", mapping.step.kernels, facts))
     if answer.carried is not None:
         events += _process(1, f"as it would be on {answer.target}", answer.carried.kernels, facts)
@@ -63,6 +70,19 @@ def _process(
             "tid": streams[kernel.stream],
             "args": own | ({"operator": kernel.operator} if kernel.operator else {}),
         }
+
+
+def beside(answer: Transplant, recorded: Path) -> Path:
+    """Return where the trace is written if nobody says: beside the recorded one, under its name and that of the other card.
+
+    >>> from pathlib import Path
+    >>> from types import SimpleNamespace
+    >>> beside(SimpleNamespace(target="8 x h100-sxm5-80gb, memory.bandwidth=2x"), Path("runs/t.json.gz")).name
+    't.8xh100-sxm5-80gb.json'
+    """
+    card = answer.target.partition(",")[0].removeprefix("1 x ").replace(" ", "")
+    plain = recorded.with_suffix("") if recorded.suffix == ".gz" else recorded
+    return plain.with_suffix(f".{card}.json")
 
 
 def write_both(answer: Transplant, path: Path) -> None:

@@ -15,6 +15,7 @@ from roofsim.units import duration as seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from roofsim.analyze.ratio import PricedStep
     from roofsim.analyze.result import Memory, Result
 
 __all__ = [
@@ -158,7 +159,7 @@ def card_name(gpu: str | Mapping[str, Any]) -> str:
     return f"a card described in the scenario{kind}" if own is None else str(own)
 
 
-def headline(result: Result) -> str:
+def headline(result: PricedStep) -> str:
     """Return what was asked, in one line."""
     scenario = result.scenario
     hardware, workload = scenario["hardware"], scenario["workload"]

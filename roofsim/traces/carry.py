@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,8 @@ class CarriedRow:
         Recorded over predicted on the hardware it ran on; None where nothing is predicted.
     spread
         Residuals of its runs that a tenth lie below, and above; None of few runs.
+    interval
+        80 % interval of its carried seconds; None where none is known.
     """
 
     name: str
@@ -43,10 +46,12 @@ class CarriedRow:
     carried: float
     residual: float | None
     spread: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return dict(self.__dict__) | {"spread": None if self.spread is None else list(self.spread)}
+        ends = {name: getattr(self, name) for name in ("spread", "interval")}
+        return dict(self.__dict__) | {name: None if two is None else list(two) for name, two in ends.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,24 @@ def carried(mapping: Mapping, there: Sequence[PredictedOp], evaluation: Evaluati
     if mapping.step.form == "roofsim":
         return _of_own(mapping, there, evaluation)
     return _Carrying(mapping, there, evaluation).run()
+
+
+def with_intervals(moved: Carried, interval: tuple[float, float]) -> Carried:
+    """Return a carried step whose rows have intervals, from that of the step.
+
+    Classes of kernels err apart from each other. So that together they put the step off by ``w``, each is off by ``w / sqrt(sum of
+    squared shares)``, as `roofsim.analyze.ratio` has it of kinds of time; ops err as their class does.
+    """
+    whole = sum(row.carried for row in moved.classes)
+    shares = math.sqrt(sum((row.carried / whole) ** 2 for row in moved.classes)) if whole else 0.0
+    if not shares or not moved.step:
+        return moved
+    low, high = ((end / moved.step) ** (1.0 / shares) for end in interval)
+
+    def rows(given: tuple[CarriedRow, ...]) -> tuple[CarriedRow, ...]:
+        return tuple(replace(row, interval=(row.carried * low, row.carried * high)) for row in given)
+
+    return replace(moved, classes=rows(moved.classes), ops=rows(moved.ops))
 
 
 class _Carrying:

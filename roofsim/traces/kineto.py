@@ -7,9 +7,11 @@ step that was chosen. So the memory that it takes is that of one step, however m
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.lower.recorded.call import call_of
 from roofsim.records import dataclass, field
 from roofsim.traces.classes import class_of, function_of
 from roofsim.traces.events import EventReader
@@ -30,6 +32,8 @@ from roofsim.units import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from roofsim.lower.recorded.call import RecordedCall
 
 #: Seconds of a microsecond, the unit of the format.
 MICROSECOND: Final = parse("1 us", "s")
@@ -249,6 +253,7 @@ class _OneStep:
             sequence=_number(args, "Sequence number"),
             dims=_dims(args.get("Input Dims", args.get("Input dims"))),
             is_operator=category in _OPERATORS,
+            call=_call(name, args) if category in _OPERATORS else None,
         )
         self.ranges.append(((event.get("pid"), event.get("tid")), one))
 
@@ -290,6 +295,7 @@ class _OneStep:
             module=own.module or ("" if sequence is None else modules.get(sequence, "")),
             phase=own.phase,
             dims=() if operator is None else operator.dims,
+            calls=own.calls,
             grid=_blocks(args.get("grid")),
             moved=float(args["bytes"]) if isinstance(args.get("bytes"), int | float) else 0.0,
             message=_message(name, args, own.names),
@@ -305,6 +311,11 @@ def sort_of(name: str, category: str) -> str:
     if "memset" in category:
         return COPY
     return COLLECTIVE if class_of(name, "") == "collective" else KERNEL
+
+
+def _call(name: str, args: dict[str, Any]) -> RecordedCall | None:
+    dims, types = (args.get(key, args.get(key.replace("D", "d"))) for key in ("Input Dims", "Input type"))
+    return call_of(name, dims, types, args.get("Concrete Inputs"))
 
 
 def _dims(given: Any) -> tuple[tuple[int, ...], ...]:
@@ -330,4 +341,10 @@ def _message(name: str, args: dict[str, Any], callers: tuple[str, ...]) -> Recor
     width = _WIDTHS.get(str(args.get("dtype", "")))
     elements = None if into is None else max(into, out or 0)
     size = None if elements is None or width is None else float(elements * width)
-    return RecordedMessage(function=function, size=size, ranks=_number(args, "Group size"))
+    return RecordedMessage(function=function, size=size, ranks=_number(args, "Group size"), stride=_stride(args))
+
+
+def _stride(args: dict[str, Any]) -> int | None:
+    """Return how far the first two ranks of a group are apart, which is told as a text that may be cut off."""
+    ranks = re.match(r"\[(\d+), *(\d+)[,\]]", str(args.get("Process Group Ranks", "")))
+    return int(ranks[2]) - int(ranks[1]) if ranks and int(ranks[2]) > int(ranks[1]) else None

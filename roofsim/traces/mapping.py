@@ -100,7 +100,7 @@ class _Finder:
 
     def __init__(self, step: RecordedStep, ops: tuple[PredictedOp, ...]) -> None:
         self.kernels, self.ops = step.kernels, ops
-        self.kinds = [_kind(kernel) for kernel in step.kernels]
+        self.kinds = [kind_of(kernel) for kernel in step.kernels]
         self.order = sorted(range(len(self.kernels)), key=lambda place: _launch(self.kernels[place]))
         self.places = [-1] * len(self.kernels)
         self.parts: dict[int, tuple[int, ...]] = {}
@@ -261,7 +261,8 @@ def _share(seconds: Sequence[tuple[float, bool]]) -> float:
     return sum(one for one, known in seconds if known) / whole if whole else 1.0
 
 
-def _kind(kernel: RecordedKernel) -> str:
+def kind_of(kernel: RecordedKernel) -> str:
+    """Return the class of a kernel; empty where nothing says."""
     if kernel.sort == COLLECTIVE:
         return str(Kind.COLLECTIVE)
     if kernel.sort == TRANSFER:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.lower.recorded.call import call_of
 from roofsim.records import dataclass
 from roofsim.traces.classes import class_of, function_of
 from roofsim.traces.recorded import (
@@ -27,6 +29,8 @@ from roofsim.units import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from roofsim.lower.recorded.call import RecordedCall
 
 _NANOSECOND: Final = parse("1 ns", "s")
 _MICROSECOND: Final = parse("1 us", "s")
@@ -199,6 +203,7 @@ class _Export:
                 sequence=int(emitted["seq"]) if emitted and emitted["seq"] else None,
                 dims=_sizes(emitted["sizes"] if emitted else None),
                 is_operator="::" in name,
+                call=_call(name, emitted["sizes"] if emitted else None),
             )
             yield row["globalTid"], one
 
@@ -253,6 +258,7 @@ class _Export:
             call=0 if operator is None else operator.number,
             phase=around.phase,
             dims=() if operator is None else operator.dims,
+            calls=around.calls,
             grid=one.grid,
             moved=one.moved,
             message=RecordedMessage(function=function) if one.sort == COLLECTIVE else None,
@@ -272,6 +278,16 @@ class _Export:
 
     def _wrong(self, message: str, hint: str = _WAY_OUT) -> SpecError:
         return SpecError(Problem(message, Place(str(self.path)), hint=hint))
+
+
+def _call(name: str, sizes: str | None) -> RecordedCall | None:
+    """Return a call, of whose inputs ``emit_nvtx`` says the sizes but not the types."""
+    if not sizes or "::" not in name:
+        return None
+    try:
+        return call_of(name, json.loads(sizes), None, None)
+    except ValueError:
+        return None
 
 
 def _sizes(text: str | None) -> tuple[tuple[int, ...], ...]:

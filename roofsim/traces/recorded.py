@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from roofsim.lower.recorded.call import RecordedCall
+
 #: What the device does: arithmetic, a message between ranks, a copy to or from the host, a copy or fill on the device.
 KERNEL: Final = "kernel"
 COLLECTIVE: Final = "collective"
@@ -31,11 +33,14 @@ class RecordedMessage:
         Bytes of the whole message as `roofsim.graph.ops.Collective.message` counts them; None where unknown.
     ranks
         Ranks of its group; None where unknown.
+    stride
+        Distance between neighbours of the group among all ranks; None where unknown.
     """
 
     function: str = ""
     size: float | None = None
     ranks: int | None = None
+    stride: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,8 @@ class RecordedKernel:
         Blocks of threads that it was launched with; 0 where unknown.
     moved
         Bytes of a copy; 0 of other work.
+    calls
+        The calls of operators around its launch with their inputs, innermost first, each with its number.
     facts
         What else the trace says of it: of roofsim's own traces the op that it is.
     """
@@ -82,6 +89,7 @@ class RecordedKernel:
     grid: int = 0
     moved: float = 0.0
     message: RecordedMessage | None = None
+    calls: tuple[tuple[int, RecordedCall], ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     place: int = 0
     """Where its event stands in the file, counted from 0: what a changed copy of the file looks it up by."""

@@ -11,6 +11,8 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from roofsim.lower.recorded.call import RecordedCall
+
 #: What PyTorch calls a module that runs: ``nn.Module: Linear_3``.
 _MODULE: Final = "nn.Module: "
 #: What its autograd calls the node that it works off.
@@ -32,6 +34,8 @@ class Range:
         Which one it is, counted from 1.
     sequence
         Number that a forward operator shares with the node of its backward; None where it has none.
+    call
+        Of an operator: what the profiler says of its inputs; None where it says nothing.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Range:
     sequence: int | None = None
     dims: tuple[tuple[int, ...], ...] = ()
     is_operator: bool = True
+    call: RecordedCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,11 @@ class Callers:
     def operator(self) -> Range | None:
         """The innermost operator."""
         return next((one for one in reversed(self.ranges) if one.is_operator), None)
+
+    @property
+    def calls(self) -> tuple[tuple[int, RecordedCall], ...]:
+        """Numbers and inputs of the operators, innermost first."""
+        return tuple((one.number, one.call) for one in reversed(self.ranges) if one.call is not None)
 
     @property
     def sequence(self) -> int | None:

@@ -25,13 +25,21 @@ def catalog() -> dict[str, Any]:
         "models": catalog_rows("model"),
         "gpus": [_renamed(row, _KEYS) for row in catalog_rows("gpu")],
         "systems": [_renamed(row, _KEYS) for row in catalog_rows("system")],
-        "engines": catalog_rows("engine"),
+        "engines": [row | _does(row["name"]) for row in catalog_rows("engine")],
         "precisions": precisions(),
         "families": [_renamed(row, _FAMILY_KEYS) for row in family_rows()],
         "keys": scenario_keys(),
         "usual": {"gpu": usual.GPU, "engine": usual.ENGINE, "server": usual.SERVER, "cards": list(usual.CARDS)},
         "version": __version__,
     }
+
+
+def _does(engine: str) -> dict[str, Any]:
+    """Return the phases that an engine runs, and whether it serves."""
+    from roofsim.spec.engine.schema import catalog_engine
+
+    facts = catalog_engine(engine)
+    return {"phases": list(facts.phases), "serves": facts.server is not None}
 
 
 def _renamed(row: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

@@ -54,6 +54,12 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/captured/splits.py": {"_BATCH", "_LENGTH", "MOST_PARTS"},  # primes at which polynomials are compared
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
+    # places of arguments, how many lists a call works on, and how long a text is read
+    "lower/captured/layouts.py": {"_CHANNELS_SECOND"},  # axes
+    "lower/recorded/call.py": {"_LONGEST"},
+    "lower/recorded/gradients.py": {"_NORMS"},
+    "lower/recorded/graph.py": {"_READS"},
+    "lower/recorded/lists.py": {"_FUSED"},
     # how many ops a pattern has at most
     "lower/captured/attention_pattern.py": {"_LONGEST"},
     "lower/captured/patterns.py": {"_ACTIVATIONS", "_NORM_OPS"},

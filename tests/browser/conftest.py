@@ -28,7 +28,7 @@ COMMANDS = {
     "compare": "compare gpt.yaml a100 h100 v100 rtx4090 l4 --precision fp16-amp",
     "sweep": "sweep gpt.yaml --axis gpu=a100,h100 --axis micro_batch_size=1..64:x2",
     "map": "sweep gpt.yaml --gpu t4 --precision fp16-amp --axis memory.bandwidth=1..4x:4 --axis micro_batch_size=1..512:x2",
-    "plan": "plan gpt2-124m --gpu a100 --gpus 8",
+    "plan": "plan gpt2-124m --gpu a100 --gpus 8 --engine pytorch-eager",
     "fit": "fit llama3-8b --gpu rtx4090",
     "serve": "serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5",
     "servers": "serve gpt2-124m --gpu a100,l4 --precision fp16,fp32 --prompt-length 100 --output-length 20 --request-rate 5 "

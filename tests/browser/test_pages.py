@@ -23,8 +23,9 @@ def test_a_report_is_whole_and_readable(report, open_page, width, dark):
     count, wrong = page.evaluate(NUMBERS)
     assert wrong == []
     assert count > 5
-    for summary in page.query_selector_all("summary"):
-        summary.click()
+    for summary in page.query_selector_all("summary"):  # what encloses one comes before it
+        if not summary.evaluate("node => node.parentElement.open"):
+            summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("document.querySelectorAll('#tip').forEach((tip) => { tip.hidden = true; })")
     assert page.evaluate(CONTRAST) == []

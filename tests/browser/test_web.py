@@ -181,7 +181,7 @@ def test_a_model_is_found_by_typing_and_by_filters(tab):
     ],
 )
 def test_every_question_is_asked_from_its_tab(tab, verb, says):
-    opened = tab()
+    opened = tab(asking(workload={"engine": "pytorch-eager"}))  # which layouts: those of one engine
     page = opened.page
     opened.answered(lambda: page.locator(f"#verbs input[value={verb}]").check(), f"**/api/{verb}")
     assert page.is_hidden("#problem"), page.inner_text("#problem")
@@ -200,6 +200,24 @@ def test_a_phase_takes_its_own_sizes_along(tab):
         assert work["phase"] == phase
         assert work[key] == 8
         assert {"batch_size", "micro_batch_size"} - {key} & set(work) == set()
+
+
+def test_an_engine_that_cannot_do_what_is_chosen_is_put_aside(tab):
+    opened = tab("")  # what the page asks first: an engine that serves
+    page = opened.page
+    engine = field(page, "workload.engine")
+    assert engine.input_value() == "vllm"
+    opened.answered(lambda: page.locator(".segments input[value=train]").check())
+    assert page.is_hidden("#problem"), page.inner_text("#problem")
+    assert engine.input_value() == ""
+    assert engine.locator("option[value=vllm]").is_disabled()
+    assert engine.locator("option[value=megatron-core]").is_enabled()
+    opened.answered(lambda: engine.select_option("megatron-core"))
+    opened.answered(lambda: page.locator("#verbs input[value=serve]").check(), "**/api/serve")
+    assert page.is_hidden("#problem"), page.inner_text("#problem")
+    page.locator("#verbs input[value=run]").check()
+    opened.settled()
+    assert engine.input_value() == "megatron-core"  # and comes back
 
 
 def test_cards_come_with_counts_and_go(tab):
@@ -239,7 +257,7 @@ def test_a_slider_looks_up_what_the_exact_answer_is_then(tab):
     page = opened.page
     page.wait_for_selector("[data-slider=price] polyline")
     slider = page.locator("[data-slider=bandwidth] input")
-    tile = page.locator("#fragment .tiles dd.big data").first
+    tile = page.locator("#figures .tiles dd.big data").first
     before = tile.inner_text()
     with page.expect_response("**/api/run", timeout=60_000) as asked:
         slider.press("End")

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.browser
 def test_the_link_holds_the_whole_question(tab):
     opened = tab()
     page = commit(opened, "workload.micro_batch_size", "4")
-    head, step = page.inner_text("#head"), page.locator("#fragment .tiles data").first.get_attribute("value")
+    head, step = page.inner_text("#head"), page.locator("#figures .tiles data").first.get_attribute("value")
     page.reload()
     opened.settled()
     assert page.inner_text("#head") == head
-    assert page.locator("#fragment .tiles data").first.get_attribute("value") == step
+    assert page.locator("#figures .tiles data").first.get_attribute("value") == step
     assert field(page, "workload.micro_batch_size").input_value() == "4"
     page.click("[data-take=link]")
     assert page.evaluate("navigator.clipboard.readText()") == page.url
@@ -88,7 +88,7 @@ def test_two_tabs_do_not_disturb_each_other(tab):
 
 def test_command_and_yaml_give_the_same_answer(tab, tmp_path):
     page = tab().page
-    step = float(page.locator("#fragment .tiles data").first.get_attribute("value"))
+    step = float(page.locator("#figures .tiles data").first.get_attribute("value"))
     page.click("[data-take=command]")
     command = page.evaluate("navigator.clipboard.readText()")
     page.click("[data-take=yaml]")
@@ -104,7 +104,7 @@ def test_command_and_yaml_give_the_same_answer(tab, tmp_path):
 
 def test_python_gives_the_same_answer(tab):
     page = tab().page
-    step = float(page.locator("#fragment .tiles data").first.get_attribute("value"))
+    step = float(page.locator("#figures .tiles data").first.get_attribute("value"))
     page.click("[data-take=python]")
     code = page.evaluate("navigator.clipboard.readText()") + "\nprint(answer.step_time)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -92,6 +92,17 @@ def test_transplant_writes_text_json_and_a_trace(cli, files, tmp_path):
     assert cli(*asked, "--csv").splitlines()[0].startswith("name,group,recorded")
 
 
+def test_transplant_without_a_scenario_writes_a_file_beside_the_trace(cli, files, tmp_path):
+    out = cli("transplant", files[1], "--from", "a100", "--to", "h100")
+    assert "trace alone · train · 1 x a100-sxm4-80gb · bf16 · pytorch-eager" in out
+    assert "t.h100-sxm5-80gb.json" in out.replace("\n", "")
+    events = json.loads((tmp_path / "t.h100-sxm5-80gb.json").read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {0, 1}
+    args = next(event["args"] for event in events if event["ph"] == "X" and "class" in event["args"])
+    assert args["interval of class"][0] < 1.0 < args["interval of class"][1]
+    assert "--from: expected the hardware that the trace" in cli("transplant", files[1], "--to", "h100", code=2)
+
+
 def test_transplant_refuses(cli, files):
     scenario, trace = files
     assert "--to: expected the hardware" in cli("transplant", trace, scenario, code=2)

@@ -193,7 +193,10 @@ def test_bounds_hold_where_lengths_gpus_and_objectives_vary(objective, family, s
     assert not any(fits_beyond)
 
 
-@pytest.mark.parametrize("sharding", ["none", "optimizer", "full"])
+@pytest.mark.parametrize(
+    "sharding",
+    [pytest.param("none", marks=pytest.mark.slow), "optimizer", pytest.param("full", marks=pytest.mark.slow)],
+)
 def test_bounds_hold_and_are_near_where_copies_to_the_host_set_the_pace(sharding):
     """Each of eight ways to keep parts of the state on the host, in a job whose cards share their host's links."""
     places = [{}, *({part: "host"} for part in ("activations", "optimizer_state"))]
@@ -249,9 +252,9 @@ def test_bounds_hold_for_what_is_tried_on_demand(also):
     ("model", "engine", "gpu", "gpus", "batch"),
     [
         ("gpt3-175b", "megatron-core", "a100-sxm4-80gb", 1024, 1536),
-        ("llama3-70b", "torchtitan", "h100-sxm5-80gb", 256, 512),
-        ("mixtral-8x7b", "megatron-core", "h100-sxm5-80gb", 64, 256),
-        ("llama3-8b", "megatron-core", "b200-sxm-180gb", 64, 256),
+        pytest.param("llama3-70b", "torchtitan", "h100-sxm5-80gb", 256, 512, marks=pytest.mark.slow),
+        pytest.param("mixtral-8x7b", "megatron-core", "h100-sxm5-80gb", 64, 256, marks=pytest.mark.slow),
+        pytest.param("llama3-8b", "megatron-core", "b200-sxm-180gb", 64, 256, marks=pytest.mark.slow),
     ],
 )
 def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):

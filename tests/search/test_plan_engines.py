@@ -52,7 +52,11 @@ def test_engines_that_split_layers_are_tried_where_none_was_named(scenario, give
     assert ("workload.engine" in space.places) == (bool(said) or "axes" in wish)
 
 
-@pytest.mark.parametrize("engines", [["pytorch-eager", "megatron-lm"], ["torchtitan", "pytorch-fsdp"]], ids="+".join)
+@pytest.mark.parametrize(
+    "engines",
+    [["pytorch-eager", "megatron-lm"], pytest.param(["torchtitan", "pytorch-fsdp"], marks=pytest.mark.slow)],
+    ids="+".join,
+)
 def test_an_axis_of_engines_has_the_layouts_that_each_has_alone(engines):
     each, both = [whole(engine) for engine in engines], whole(axes={"engine": engines})
     for count in ("considered", "priced", "does_not_fit"):

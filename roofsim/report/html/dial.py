@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from math import cos, pi, sin
-from typing import TYPE_CHECKING, Final
+from math import cos, inf, isinf, pi, sin
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
+from roofsim.report import words
 from roofsim.report.html.bars import twice
+from roofsim.report.html.blocks import pointer
 from roofsim.report.html.svg import SvgDrawing, measure
 from roofsim.report.palette import card
 
 if TYPE_CHECKING:
-    from roofsim.report.html.blocks import Chart
+    from collections.abc import Sequence
+
+    from roofsim.report.html.blocks import Chart, Data
 
 _RADIUS: Final = 118.0
 _BAND: Final = 22.0
@@ -24,7 +28,10 @@ _POINTS: Final = 48
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What 1 % more speed costs through a resource, in percent of the price, with its 80 % interval and its place in the data."""
+    """What 1 % more speed costs through a resource, in percent of the price, with its 80 % interval and its place in the data.
+
+    Where more of the resource buys nothing, the price is infinite.
+    """
 
     name: str
     price: float
@@ -37,9 +44,30 @@ def share(price: float, other: float) -> float:
 
     >>> share(1.0, 3.0)
     0.75
+    >>> share(1.0, inf), share(inf, 1.0)
+    (1.0, 0.0)
     """
+    if isinf(price) or isinf(other):
+        return 0.5 if price == other else float(isinf(other))
     both = price + other
     return 0.5 if both <= 0.0 else other / both
+
+
+def of_offers(data: Data, at: Sequence[Any]) -> Chart | None:
+    """Return the dial of two offers (`roofsim.decide.prices.offers_of`); None where no market prices what a step waits for."""
+    offers = list(enumerate(data.at(pointer(*at)) or ()))
+    if all(one["percent"] is None for _, one in offers):
+        return None
+    sides = {
+        one["resource"]: Side(
+            name=words.RESOURCE_WORDS.get(one["resource"], one["resource"].replace("_", " ")),
+            price=inf if one["percent"] is None else one["percent"],
+            ends=(inf, inf) if one["percent"] is None else (one["low"], one["high"]),
+            key=pointer(*at, place, "percent"),
+        )
+        for place, one in offers
+    }
+    return dial(sides["memory_bandwidth"], sides["tensor_flops"], data=pointer(*at))
 
 
 def dial(left: Side, right: Side, *, data: str) -> Chart:
@@ -52,7 +80,12 @@ def dial(left: Side, right: Side, *, data: str) -> Chart:
 
 
 def _said(left: Side, right: Side, low: float, high: float) -> str:
-    cheaper = left if left.price < right.price else right
+    cheaper, dearer = (left, right) if left.price < right.price else (right, left)
+    if isinf(dearer.price):
+        return (
+            f"1 % more speed costs {cheaper.price:.2g} % of the price through {cheaper.name}, {cheaper.ends[0]:.2g} to "
+            f"{cheaper.ends[1]:.2g} % (80 % interval); more {dearer.name} buy no speed here."
+        )
     sure = "" if (low > 0.5) == (high > 0.5) else " The band reaches over the middle: it is not sure which."
     return (
         f"1 % more speed costs {left.price:.2g} % of the price through {left.name} "
@@ -75,7 +108,10 @@ def _drawn(left: Side, right: Side, hand: float, ends: tuple[float, float], widt
         return outer + [at(part, _RADIUS - wide) for part in reversed(steps)]
 
     drawing.path(band(0.0, 1.0, _BAND), closed=True, class_="groove")
-    drawing.path(band(*ends, _BAND), closed=True, fill=card(0), class_="m", fill_opacity="0.45", tip=about, tabindex=0)
+    if ends[0] < ends[1]:
+        drawing.path(
+            band(*ends, _BAND), closed=True, fill=card(0), class_="m", fill_opacity="0.45", tip=about, tabindex=0
+        )
     x, y = at(0.5, _RADIUS + 6.0)
     drawing.line(x, y, x, y + _BAND + 12.0, "zero")
     drawing.text(middle, _TOP - 12.0, "both cost the same", anchor="middle", kind="t q")
@@ -89,11 +125,11 @@ def _drawn(left: Side, right: Side, hand: float, ends: tuple[float, float], widt
 
 
 def _side(drawing: SvgDrawing, side: Side, x: float, base: float, width: float) -> None:
-    lines = (
-        (side.name, "t b"),
-        (f"{side.price:.2g} %", "t q"),
-        (f"{side.ends[0]:.2g} to {side.ends[1]:.2g} %", "t q"),
+    nothing = isinf(side.price)
+    said = (
+        ("buys no speed here",) if nothing else (f"{side.price:.2g} %", f"{side.ends[0]:.2g} to {side.ends[1]:.2g} %")
     )
+    lines = ((side.name, "t b"), *((line, "t q") for line in said))
     for place, (text, kind) in enumerate(lines):
         half = measure(text, _BOLD) / 2.0
         drawing.text(
@@ -102,6 +138,6 @@ def _side(drawing: SvgDrawing, side: Side, x: float, base: float, width: float) 
             text,
             anchor="middle",
             kind=kind,
-            data_key=side.key if place == 1 else None,
-            data_value=repr(side.price) if place == 1 else None,
+            data_key=side.key if place == 1 and not nothing else None,
+            data_value=repr(side.price) if place == 1 and not nothing else None,
         )

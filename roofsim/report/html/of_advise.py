@@ -56,7 +56,7 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
         subtitle=(words.batch_line(first),) if len(jobs) == 1 else jobs,
         verdict=(advised.verdict,),
         sections=filled(
-            Section(title="Buy bandwidth or compute", blocks=(_dial(data),)),
+            Section(title="Buy bandwidth or compute", blocks=(dial.of_offers(data, ("answer", "one_percent")),)),
             Section(title="What the time waits for", blocks=(_limits(data),)),
             *(
                 Section(title=title, blocks=(*_gains(data, name), _table(data, name), _commands(data, name)))
@@ -72,28 +72,6 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
         ),
         data=data.data,
     )
-
-
-def _dial(data: Data) -> Chart | None:
-    """Return where the least money goes for more speed; None where the market says nothing of one of the two."""
-    offers = enumerate(data.at("/answer/one_percent") or ())
-    priced = {
-        one["resource"]: (place, one) for place, one in offers if None not in (one["percent"], one["low"], one["high"])
-    }
-    if not {"memory_bandwidth", "tensor_flops"} <= priced.keys():
-        return None
-    sides = []
-    for name in ("memory_bandwidth", "tensor_flops"):
-        place, one = priced[name]
-        sides.append(
-            dial.Side(
-                name=words.RESOURCE_WORDS.get(name, name.replace("_", " ")),
-                price=one["percent"],
-                ends=(one["low"], one["high"]),
-                key=pointer("answer", "one_percent", place, "percent"),
-            )
-        )
-    return dial.dial(*sides, data="/answer/one_percent")
 
 
 def _limits(data: Data) -> Chart:

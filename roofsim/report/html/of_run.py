@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.timeline import timeline
+from roofsim.decide.market import market_of
+from roofsim.decide.prices import offers_of
 from roofsim.report import text, words
-from roofsim.report.html import lanes, memories, resources, rooflines
+from roofsim.report.html import dial, lanes, memories, resources, rooflines
 from roofsim.report.html.bars import Bar, BarPiece, stacked
 from roofsim.report.html.blocks import (
     CellTable,
@@ -46,6 +48,7 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
         "timeline": lanes.timeline_data(timeline(evaluation)),
         "market": resources.market_data(evaluation),
         "classes": _classes(evaluation),
+        "one_percent": _offers(result),
     }
     data = Data({"answer": asked.printed or result.to_dict(), "charts": charts})
     return ReportPage(
@@ -61,6 +64,7 @@ def page(result: Result, asked: AskedReport) -> ReportPage:
             ),
             Section(title="Where the time goes", blocks=(time_bars(data, [("", ("answer",))]), _class_table(data))),
             Section(title="What limits it", blocks=_limits(data, charts, result)),
+            Section(title="Buy bandwidth or compute", blocks=(dial.of_offers(data, ("charts", "one_percent")),)),
             Section(title="Memory", blocks=_memory(data, charts, result)),
             Section(title="Timeline of the step", blocks=(lanes.lanes(charts["timeline"], ("charts", "timeline")),)),
             *assumptions(data, ("answer",), result),
@@ -274,6 +278,11 @@ def _limits(data: Data, charts: dict[str, Any], result: Result) -> tuple[Any, ..
         buys,
         None if market is None else resources.market_map(market, ("charts", "market")),
     )
+
+
+def _offers(result: Result) -> list[dict[str, Any]]:
+    """Return what 1 % more speed costs through bandwidth and through compute, at what the catalog's cards cost."""
+    return [] if result.elasticity is None else offers_of(result.elasticity, market_of(result.utilization.math))
 
 
 def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:

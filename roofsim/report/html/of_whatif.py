@@ -93,7 +93,7 @@ def _table(
         ("of", *(data.shown(pointer(*at, "memory", "capacity"), words.gibibytes) for at in paths)),
         ("USD/h", *(data.shown(pointer(*at, "cost", "usd_per_hour"), words.dollars) for at in paths)),
     ]
-    heads = ("", *(name for name, _ in bars))
+    heads = ("figure", *(name for name, _ in bars))
     return CellTable(heads=heads, rows=tuple(rows), numeric=(False, *(True,) * len(bars)))
 
 

@@ -4,14 +4,19 @@ import { h, by } from "./dom.js";
 
 const report = window.roofsimReport;
 
-/** Put a fragment into the page: its head before the sliders, its sections after them. What was unfolded stays so. */
-export function show(html, head, rest) {
+/** Put a fragment into the page: its head and the numbers that stand out before the sliders, its sections after them. What was unfolded stays so. */
+export function show(html, head, rest, figures = null) {
   const open = new Set([...rest.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent));
   const parts = parsed(html);
   const header = parts.querySelector("header");
   if (head && header) {
     head.replaceChildren(...header.childNodes);
     header.remove();
+  }
+  if (figures) {
+    const tiles = parts.querySelector("section:first-of-type > .tiles");
+    figures.replaceChildren(...[tiles].filter(Boolean));
+    figures.hidden = !tiles;
   }
   rest.replaceChildren(...parts.childNodes);
   rest.querySelectorAll("section > details > summary").forEach((summary) => { summary.parentElement.open ||= open.has(summary.textContent); });
@@ -45,6 +50,12 @@ export function preview(root, write) {
     const text = write(shown.dataset.key.split("/").slice(2).join("."));
     if (text) shown.textContent = text;
   }
+}
+
+/** Return the numbers that stand out, or else the verdict, in a line: small screens show it beside the button that asks. */
+export function brief(head, figures) {
+  const tiles = [...figures.querySelectorAll(".tiles > div")].map((tile) => `${tile.querySelector("dt").textContent} ${tile.querySelector(".big").textContent}`);
+  return (tiles.length ? tiles : [...head.querySelectorAll(".verdict")].slice(0, 1).map((line) => line.textContent)).join(" · ").replace(/: where it comes from/g, "").trim();
 }
 
 /** Show where a figure comes from, in a dialog that gives the focus back. */

@@ -1,7 +1,7 @@
 // The page: holds the question, asks it, shows the answer. Whatever is newer wins; the address holds the whole question.
 
 import { announce, at, by, h, paused, put } from "./dom.js";
-import { FIELDS, FIRST, STARTS, VERBS } from "./fields.js";
+import { FIELDS, FIRST, STARTS, VERBS, suits } from "./fields.js";
 import { form, near } from "./form.js";
 import { sliders } from "./sliders.js";
 import * as answers from "./answer.js";
@@ -46,7 +46,7 @@ function change(make, how) {
 function started(question) {
   const start = STARTS[question.verb];
   if (!start) return question;
-  const options = typeof start.options === "function" ? start.options(state.catalog) : start.options;
+  const options = typeof start.options === "function" ? start.options(state.catalog, question) : start.options;
   let next = Object.keys(question.options).length ? question : { ...question, options: { ...options } };
   for (const [key, value] of Object.entries(start.workload || {})) {
     if (at(next.scenario, ["workload", key]) === undefined) next = { ...next, scenario: put(next.scenario, ["workload", key], value) };
@@ -54,12 +54,12 @@ function started(question) {
   return next;
 }
 
-/** Return a question without the values whose fields it does not show, and with those that it showed before. */
+/** Return a question without the values that it has no use for, and with those that it had a use for before. */
 function settled(question) {
   let { scenario } = question;
   const batch = at(scenario, ["workload", "micro_batch_size"]) ?? at(scenario, ["workload", "batch_size"]);
   for (const field of FIELDS.filter((each) => each.path)) {
-    const key = field.path.join("."), value = at(scenario, field.path), shown = !field.when || field.when(question);
+    const key = field.path.join("."), value = at(scenario, field.path), shown = (!field.when || field.when(question)) && suits(field, value ?? state.stash[key], question, state.catalog);
     if (!shown && value !== undefined) { state.stash[key] = value; scenario = put(scenario, field.path, undefined); }
     else if (shown && value === undefined && state.stash[key] !== undefined) { scenario = put(scenario, field.path, state.stash[key]); delete state.stash[key]; }
   }
@@ -75,6 +75,7 @@ function stale() {
   const old = state.answered !== null && !same(state.answered, state.question);
   by("stale").hidden = !old;
   by("ask").classList.toggle("waits", old);
+  by("brief").classList.toggle("old", old);
 }
 
 // -- asking -------------------------------------------------------------------------------------------------------------
@@ -145,10 +146,11 @@ function right(question, answer, how) {
   by("problem").hidden = true;
   by("welcome").hidden = true;
   by("shown").hidden = false;
-  answers.show(answer.html, by("head"), by("fragment"));
-  by("fragment").classList.remove("moving");
-  by("head").classList.remove("moving");
-  if (question.verb === "run") answers.explainable(by("fragment"), explain);
+  answers.show(answer.html, by("head"), by("fragment"), by("figures"));
+  by("brief").replaceChildren(h("span", {}, answers.brief(by("head"), by("figures"))));
+  by("brief").hidden = false;
+  by("shown").classList.remove("moving");
+  if (question.verb === "run") answers.explainable(by("shown"), explain);
   const turns = question.verb === "run" && Boolean(answer.data && answer.data.scenario);
   by("turn").hidden = !turns;
   state.answered = question;
@@ -182,8 +184,7 @@ function wrong(error, how) {
     old && h("p", { class: "quiet" }, "What is below answers the question before."),
   ].filter(Boolean));
   box.hidden = false;
-  by("fragment").classList.remove("moving");
-  by("head").classList.remove("moving");
+  by("shown").classList.remove("moving");
   if (how === "submit" && marked.length) marked[0].focus();
 }
 
@@ -372,10 +373,11 @@ async function start() {
     note: by("turn-note"),
     ask: (verb, body, signal) => backend.ask(verb, body, { signal }),
     moved: (make) => change(make, "slider"),
-    preview: (write) => { by("head").classList.add("moving"); answers.preview(by("fragment"), write); },
+    preview: (write) => answers.preview(by("shown"), write),
   });
   by("question").addEventListener("submit", (event) => { event.preventDefault(); document.activeElement.blur && commit(); ask({ how: "submit", fresh: state.answer === null }); });
   by("cancel").addEventListener("click", cancel);
+  by("brief").addEventListener("click", () => by("answer").focus());
   document.addEventListener("click", (event) => { const button = event.target.closest("[data-take]"); if (button) take(button); });
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); by("answer").focus(); });
   by("brand").addEventListener("click", (event) => { event.preventDefault(); restore(FIRST); ask(); });

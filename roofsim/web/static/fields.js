@@ -31,6 +31,17 @@ export function nameOf(entry) {
   return typeof entry === "string" ? entry : entry.name;
 }
 
+// Engines run some phases, and few of them serve; one trains in some formats only.
+const runs = (question, engine) => (question.verb === "serve" ? engine.serves !== false : !engine.phases || engine.phases.includes(phase(question)));
+const trained = (question, format) => format.trains !== false || question.verb === "serve" || phase(question) !== "train";
+
+/** Return whether what a field holds can do what is asked; what no catalog holds, Python judges. */
+export function suits(field, value, question, catalog) {
+  if (!field.able || value === undefined) return true;
+  const entry = (catalog[field.list] || []).find((each) => each.name === value || (each.aliases || []).includes(value));
+  return !entry || field.able(question, entry);
+}
+
 /** Fields of work: in the scenario at `path`, or an option of the verb (`option`); shown `when` the question has a use for them. */
 export const FIELDS = [
   { group: "ask", option: "gpus", label: "Cards", kind: "cards", when: asked("compare"), hint: "A card, 8xa100, a system such as dgx-h100, or a100{memory.bandwidth=2x}" },
@@ -63,8 +74,8 @@ export const FIELDS = [
   { group: "work", path: ["workload", "prompt_length"], label: "Prompt length", when: (question) => question.verb === "serve" || during("prefill", "generate")(question) },
   { group: "work", path: ["workload", "context_length"], label: "Context length", when: during("decode") },
   { group: "work", path: ["workload", "output_length"], label: "Output length", when: (question) => question.verb === "serve" || during("generate", "decode")(question) },
-  { group: "work", path: ["workload", "precision"], label: "Precision", kind: "choice", choices: names("precisions"), standardText: "Default" },
-  { group: "work", path: ["workload", "engine"], label: "Engine", kind: "choice", choices: names("engines"), standardText: "Default" },
+  { group: "work", path: ["workload", "precision"], label: "Precision", kind: "choice", choices: names("precisions"), list: "precisions", able: trained, standardText: "Default" },
+  { group: "work", path: ["workload", "engine"], label: "Engine", kind: "choice", choices: names("engines"), list: "engines", able: runs, standardText: "Default" },
 
   { group: "hardware", path: ["hardware", "gpu"], label: "Card", kind: "card", wide: true },
   { group: "hardware", path: ["hardware", "gpus"], label: "How many", when: (question) => question.verb !== "plan" },
@@ -116,6 +127,7 @@ export const FIRST = {
 /** What a verb needs that has no default, so that a change of the verb gives an answer and no error. */
 export const STARTS = {
   compare: { options: (catalog) => ({ gpus: ((catalog.usual || {}).cards || []).slice(0, 6) }) },
+  fit: { options: (catalog, question) => ({ largest: phase(question) === "train" ? "micro-batch-size" : "batch-size" }) },
   plan: { options: { gpus: 8 } },
   need: { options: { tokens_per_second: 10000 } },
   whatif: { options: { changes: ["memory.bandwidth=2x"] } },

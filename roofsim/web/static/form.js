@@ -1,7 +1,7 @@
 // The question as a form: each field shows what the question holds at its place, and changes it there.
 
 import { h, by, at, put, valueOf, id } from "./dom.js";
-import { FIELDS, GROUPS, VERBS, keyOf, nameOf } from "./fields.js";
+import { FIELDS, GROUPS, VERBS, keyOf, nameOf, suits } from "./fields.js";
 import { picker } from "./picker.js";
 
 const { written } = window.roofsimReport;
@@ -64,6 +64,7 @@ export function form({ catalog, change, readText }) {
         input,
         show: () => {
           const value = plain(held(field));
+          for (const one of input.options) one.hidden = one.disabled = one.value !== value && !suits(field, one.value, question, catalog);
           if (![...input.options].some((one) => one.value === value)) input.append(h("option", { value }, value.slice(0, 60)));
           input.value = value;
         },
