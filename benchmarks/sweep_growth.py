@@ -56,7 +56,8 @@ MODELS: dict[str, dict[str, Any]] = {
 #: The decoder whose depth grows: llama3-8b, its layers apart.
 DECODER = {
     "family": "decoder", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
-    "vocab_size": 128256, "gated": True, "norm": "rmsnorm", "position_embedding": "rotary", "max_sequence_length": 131072,
+    "vocab_size": 128256, "gated_mlp": True, "normalization": "rmsnorm", "position_embedding": "rotary",
+    "max_sequence_length": 131072,
 }  # fmt: skip
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 HEADS = (

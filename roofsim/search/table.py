@@ -259,6 +259,20 @@ class SweepTable(Drawn):
             "rows": self.to_rows(places),
         }
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand the rows to what speaks Arrow: ``polars.DataFrame(table)``, DuckDB; values of axes of several kinds become text.
+
+        Raises
+        ------
+        NoDataError
+            When pyarrow is not installed.
+        """
+        arrow, kinds = _library("pyarrow"), {path: {*map(type, values)} for path, values in self.axes.items()}
+        texts = [path for path, own in kinds.items() if not (own <= {int, float} or len(own) == 1)]
+        texts += [path for path, own in kinds.items() if own & {dict, list}]
+        rows = [row | {path: str(row[path]) for path in texts} for row in self.to_rows()]
+        return arrow.Table.from_pylist(rows).__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Return a pandas frame with one row per point.
 

@@ -197,6 +197,19 @@ def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
     assert set(frame["parallel.tensor"].to_numpy().tolist()) == {1, 5}
 
 
+def test_what_speaks_arrow_takes_a_table_as_it_is():
+    arrow = pytest.importorskip("pyarrow")
+    axes: dict[str, list[Any]] = {
+        "parallel.tensor": [1, 5],
+        "workload.recompute": ["none", {"policy": "full", "every": 2}],
+    }
+    table = roofsim.sweep(TINY, axes, gpu="h100")
+    taken = arrow.table(table)
+    assert taken.num_rows == 4
+    assert taken["parallel.tensor"].to_pylist() == [1, 1, 5, 5]
+    assert taken["step_time"].to_pylist() == [row["step_time"] for row in table.to_rows()]
+
+
 def test_layouts_are_resolved_as_arrays(monkeypatch):
     """No point is resolved on its own, possible or not; what rules say is what a run says."""
     axes: dict[str, list[Any]] = {
