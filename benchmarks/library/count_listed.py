@@ -290,6 +290,19 @@ def _wan(heads: int, inner: int, layers: int, side: tuple[int, int]) -> tuple[Ca
     return lambda: WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers), call
 
 
+def _wan22() -> Any:
+    from diffusers import WanTransformer3DModel
+
+    return WanTransformer3DModel(num_attention_heads=24, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48)
+
+
+def _wan22_call(model: Any) -> Any:
+    # A time for each token: 31 latent frames of 22 x 40 patches.
+    return model(
+        numbers(1, 48, 31, 44, 80), timestep=numbers(1, 31 * 22 * 40), encoder_hidden_states=numbers(1, 512, 4096)
+    )
+
+
 def _hunyuan_video() -> Any:
     from diffusers import HunyuanVideoTransformer3DModel
 
@@ -411,9 +424,22 @@ def _torchvision(name: str) -> Any:
     return getattr(models, name)(**more)
 
 
+def _conformer() -> Any:
+    from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerForCTC
+
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096, hidden_act="swish",
+        feat_extract_norm="layer", conv_bias=True, position_embeddings_type="rotary", vocab_size=32, layerdrop=0.0,
+    )  # fmt: skip
+    return Wav2Vec2ConformerForCTC(config)
+
+
 def _timm(name: str) -> Any:
     from timm import create_model
+    from timm.models import metaformer
 
+    # Rates of dropped paths are 0, and would be read as values.
+    metaformer.calculate_drop_path_rates = lambda _rate, depths, **_others: [[0.0] * depth for depth in depths]
     return create_model(name)
 
 
@@ -505,6 +531,7 @@ CASES: dict[str, Case] = {
     "mistral-small-3.1-24b-vision": ("transformers", "tower", _mistral3, _mistral3_features),
     "wan2.1-t2v-1.3b": ("diffusers", "", *_wan(12, 8960, 30, (60, 104))),
     "wan2.1-t2v-14b": ("diffusers", "", *_wan(40, 13824, 40, (90, 160))),
+    "wan2.2-ti2v-5b": ("diffusers", "", _wan22, _wan22_call),
     "hunyuanvideo": ("diffusers", "", _hunyuan_video, _hunyuan_call),
     "cogvideox-2b": ("diffusers", "", *_cogvideox(30, 30, rotary=False)),
     "cogvideox-5b": ("diffusers", "", *_cogvideox(48, 42, rotary=True)),
@@ -530,8 +557,10 @@ CASES: dict[str, Case] = {
     "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
     "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
+    "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
     "gmlp-s16": ("timm", "", partial(_timm, "gmlp_s16_224"), _one_image(3, 224, 224)),
     "resmlp-12": ("timm", "", partial(_timm, "resmlp_12_224"), _one_image(3, 224, 224)),
+    "poolformer-s12": ("timm", "", partial(_timm, "poolformer_s12"), _one_image(3, 224, 224)),
     "convmixer-768-32": ("timm", "", partial(_timm, "convmixer_768_32"), _one_image(3, 224, 224)),
 }  # fmt: skip
 
@@ -562,10 +591,29 @@ def _none(out: Any) -> Any:
 #: The loss of models whose saved bytes are counted.
 LOSSES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
-        ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
+        (
+            "wan2.1-t2v-1.3b",
+            "wan2.1-t2v-14b",
+            "wan2.2-ti2v-5b",
+            "hunyuanvideo",
+            "cogvideox-2b",
+            "cogvideox-5b",
+            "qwen-image",
+        ),
+        _squares,
     ),
     **dict.fromkeys(
-        ("alexnet", "squeezenet1.1", "googlenet", "maxvit_t", "gmlp-s16", "resmlp-12", "convmixer-768-32"), _classes
+        (
+            "alexnet",
+            "squeezenet1.1",
+            "googlenet",
+            "maxvit_t",
+            "gmlp-s16",
+            "resmlp-12",
+            "poolformer-s12",
+            "convmixer-768-32",
+        ),
+        _classes,
     ),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),

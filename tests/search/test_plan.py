@@ -193,7 +193,10 @@ def test_bounds_hold_where_lengths_gpus_and_objectives_vary(objective, family, s
     assert not any(fits_beyond)
 
 
-@pytest.mark.parametrize("sharding", ["none", "optimizer", "full"])
+@pytest.mark.parametrize(
+    "sharding",
+    [pytest.param("none", marks=pytest.mark.slow), "optimizer", pytest.param("full", marks=pytest.mark.slow)],
+)
 def test_bounds_hold_and_are_near_where_copies_to_the_host_set_the_pace(sharding):
     """Each of eight ways to keep parts of the state on the host, in a job whose cards share their host's links."""
     places = [{}, *({part: "host"} for part in ("activations", "optimizer_state"))]
