@@ -179,6 +179,8 @@ def transplant_document(
         )
     step = read_trace(trace)
     if alone:
+        if stage is not None:
+            raise SpecError(Problem("a stage is one of a scenario's pipeline, and none is given", Place("--stage")))
         return _alone(document, step, source, target, made, origins)
     here = _on(document, source, origins[0])
     first = evaluate(resolve_document(here))

@@ -131,6 +131,7 @@ def test_messages_are_those_of_the_other_ranks(replicas, asked):
         ({"changes": {"parallel.data": 0}}, "expected a whole number of replicas"),
         ({"changes": {"parallel.data": 4}, "target": "32xh100"}, "4 replicas do not fill 32 cards"),
         ({"target": "h100", "micro_batch_size": 4}, "workload.micro_batch_size is what the trace says"),
+        ({"target": "h100", "stage": "first"}, "a stage is one of a scenario's pipeline"),
         ({"target": "h100", "tensor": 4}, "parallel.tensor is what the trace says"),
     ],
 )

@@ -347,7 +347,7 @@ def test_what_cannot_be_read_is_refused_with_the_way_out(command, words):
     [
         ({"model": "resnet50"}, "megatron-lm", "family decoder"),
         ({"model": "gpt2", "workload": {"phase": "forward"}}, "megatron-lm", "runs phase train"),
-        ({"model": "gpt2"}, "megatron", "Did you mean 'megatron-lm'"),
+        ({"model": "gpt2"}, "megatron-l", "Did you mean 'megatron-lm'"),
         ({"model": "llama3-8b"}, "vllm", "vllm serves; the scenario is of phase train"),
         (
             {"model": "llama3-8b", "workload": {"phase": "prefill", "prompt_length": 64}, "parallel": {"context": 2}},
