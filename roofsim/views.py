@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.analyze.allocation import Allocation, Measured
-    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.explanation import Explanation
     from roofsim.analyze.ops import OpTable
     from roofsim.analyze.result import Memory
     from roofsim.analyze.timeline import Timeline

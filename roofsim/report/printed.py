@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.explanation import Explanation
     from roofsim.analyze.printed import Table
     from roofsim.analyze.result import Result
     from roofsim.analyze.timeline import Timeline

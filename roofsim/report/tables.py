@@ -14,7 +14,7 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.explanation import Explanation
     from roofsim.analyze.ops import OpTable
 
 #: Share of a step up to which a table does not show a wait.
@@ -233,6 +233,6 @@ def _branch(explanation: Explanation, tree: Tree | None) -> Tree:
     if explanation.source:
         label.append(f"\nsource: {explanation.source}", style="dim italic")
     node = Tree(label) if tree is None else tree.add(label)
-    for part in explanation.parts:
+    for part in () if explanation.asked and tree is not None else explanation.parts:
         _branch(part, node)
     return node

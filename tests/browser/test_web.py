@@ -302,6 +302,22 @@ def test_what_is_pointed_at_says_what_it_is(tab):
     assert page.is_hidden("#tip")
 
 
+def test_every_number_of_a_comparison_and_a_plan_unfolds_for_its_own_card_and_layout(tab):
+    for verb, options, number in (("compare", {"gpus": ["a100", "h100"]}, 6), ("plan", {"gpus": 2}, 20)):
+        opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
+        page = opened.page
+        buttons = page.locator("#fragment table button.why:has(data[data-key$=step_time])")
+        assert page.locator("button.why").count() >= number
+        last = buttons.last
+        stated = float(last.locator("data").get_attribute("value"))
+        last.click()
+        page.wait_for_selector("#why-body .tree")
+        unfolded = page.locator("#why-body .tree data[data-key='/answer/seconds']").first.get_attribute("value")
+        assert float(unfolded) == pytest.approx(stated, rel=1e-9)
+        assert opened.said == []
+        page.context.close()
+
+
 def test_a_number_unfolds_into_where_it_comes_from(tab):
     page = tab().page
     number = page.locator("button.why").first

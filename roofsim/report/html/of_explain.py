@@ -8,7 +8,7 @@ from roofsim.analyze.result import plain
 from roofsim.report.html.blocks import Branch, Data, Prose, ReportPage, Section, Tree, pointer
 
 if TYPE_CHECKING:
-    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.explanation import Explanation
     from roofsim.report.html.asked import AskedReport
 
 

@@ -30,16 +30,47 @@ function parsed(html) {
   return template.content.querySelector("article") || template.content;
 }
 
-/** Make the numbers that stand out into buttons that ask where they come from. */
-export function explainable(root, why) {
-  for (const shown of root.querySelectorAll('.tiles data[data-key^="/answer/"], .facts data[data-key^="/answer/"]')) {
-    const figure = shown.dataset.key.split("/").slice(2).filter((step) => !/^\d+$/.test(step)).join(".");
-    if (shown.closest("button")) continue;
+/** Parts of a result that Python explains; what a table computes beside them (a ratio of two cards) is not one of them. */
+const EXPLAINED = new Set(["step_time", "step_time_interval", "throughput", "latency", "mfu", "hfu", "model_flops", "time", "waits", "memory", "parameters", "work", "cost", "elasticity"]);
+
+/**
+ * Make numbers into buttons that ask where they come from: figures of a result that holds its scenario (of a comparison each card's own), and
+ * rows of a table of classes of ops. `why(figure, scenario)` is called; without a scenario it is that of the question.
+ */
+export function explainable(root, answer, asked, why) {
+  for (const shown of root.querySelectorAll("data[data-key]")) {
+    const meant = figureOf(shown, answer, asked);
+    if (!meant || shown.closest("button, th, .tree")) continue;
     const button = h("button", { type: "button", class: "why", title: "Where this comes from" });
     shown.replaceWith(button);
     button.append(shown, h("span", { class: "vh" }, ": where it comes from"));
-    button.addEventListener("click", () => why(figure));
+    button.addEventListener("click", () => why(meant.figure, meant.scenario));
   }
+}
+
+/** Figures of a plan's layouts, as results call them. */
+const PLANNED = { memory_peak: "memory.peak", usd_per_million_tokens: "cost.usd_per_million_tokens", usd_per_million_images: "cost.usd_per_million_images" };
+
+/** Return the scenario of a layout of a plan: the question's with its sections; null of what is no layout. */
+function laidOut(layout, asked) {
+  const sections = ["parallel", "workload", "hardware"];
+  if (!sections.every((name) => layout[name] && typeof layout[name] === "object") || typeof asked !== "object") return null;
+  return Object.fromEntries([["model", asked.model], ...sections.map((name) => [name, { ...(asked[name] || {}), ...layout[name] }])]);
+}
+
+/** Return the figure that a number is, and the scenario of the result that holds it; null where none does. */
+function figureOf(shown, answer, asked) {
+  const [whole, ...steps] = shown.dataset.key.split("/").slice(1);
+  if (whole === "charts" && steps[0] === "classes") return { figure: shown.closest("tr").cells[0].textContent.trim() };
+  if (whole !== "answer") return null;
+  let at = answer.data, held = null;
+  steps.forEach((step, place) => {
+    const scenario = at && typeof at.step_time === "number" ? at.scenario || laidOut(at, asked) : null;
+    const figure = PLANNED[step] || steps.slice(place).filter((one) => !/^\d+$/.test(one)).join(".");
+    if (scenario && EXPLAINED.has(figure.split(".")[0])) held = { figure, scenario };
+    at = at === null || at === undefined ? undefined : at[step];
+  });
+  return held;
 }
 
 /** Write what a slider says over the numbers that stand out; `write(key)` gives the text of a figure. */

@@ -150,7 +150,7 @@ function right(question, answer, how) {
   by("brief").replaceChildren(h("span", {}, answers.brief(by("head"), by("figures"))));
   by("brief").hidden = false;
   by("shown").classList.remove("moving");
-  if (question.verb === "run") answers.explainable(by("shown"), explain);
+  answers.explainable(by("shown"), answer, question.scenario, explain);
   const turns = question.verb === "run" && Boolean(answer.data && answer.data.scenario);
   by("turn").hidden = !turns;
   state.answered = question;
@@ -324,12 +324,12 @@ async function save() {
 }
 
 let explaining = null;
-async function explain(figure) {
+async function explain(figure, scenario) {
   if (explaining) explaining.abort();
   const controller = (explaining = new AbortController());
   why.open(`Where ${figure} comes from`);
   try {
-    const answer = await backend.ask("explain", { scenario: state.answered.scenario, options: { figure } }, { signal: controller.signal });
+    const answer = await backend.ask("explain", { scenario: scenario || state.answered.scenario, options: { figure } }, { signal: controller.signal });
     if (answer.ok) why.fill(answer.html); else why.say(answer.error.message);
   } catch (error) {
     if (error.name !== "AbortError") why.say(String(error.message));
