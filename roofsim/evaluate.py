@@ -120,7 +120,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     `program` takes the place of the scenario's own. Returns seconds; raises `NoDataError` where a rate is not stated.
     """
     program = program_of(resolved) if program is None else program
-    priced = _priced(resolved, program.stages)
+    priced = priced_stages(resolved, program.stages)
     step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
@@ -144,7 +144,7 @@ def idle_bytes(resolved: Resolved) -> Real:
     return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
-def _priced(resolved: Resolved, stages: tuple[Stage, ...]) -> tuple[PricedGraph, ...]:
+def priced_stages(resolved: Resolved, stages: tuple[Stage, ...]) -> tuple[PricedGraph, ...]:
     """Price stages, those of a phase together; a decode may be launched in another way than the rest."""
     priced: dict[int, PricedGraph] = {}
     for phase, averaged in dict.fromkeys((stage.phase, stage.averaged) for stage in stages):

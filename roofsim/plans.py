@@ -74,7 +74,8 @@ def plan(
     axes, fixed
         Key of the scenario -> values in place of those that would be tried; keys that keep what the scenario states.
     also
-        What is tried beside the usual: ``recompute-counts``, ``offload``, ``options`` of the engine.
+        What is tried beside the usual: in training ``recompute-counts``, ``offload``, ``options`` of the engine; of servers that
+        keep `ttft` or `tpot` ``pipeline`` and ``disaggregation``.
     top, cut
         How many layouts to return; whether those are left out of pricing that a bound says cannot be among them.
     robust
@@ -130,12 +131,14 @@ def plan_servers(
     SpecError
         When the scenario is wrong, or what is asked of a step, which servers do not have.
     """
+    from roofsim.search.planning.choices import ALSO_SERVED, check_also
     from roofsim.search.serving.asked import planned_axes
     from roofsim.search.serving.search import search_servers
 
     if asked.constraints or asked.objective != "step_time":
         message = "servers that keep bounds on latencies are ranked by what they cost"
         raise SpecError(Problem(message, path="plan", hint="Leave out objectives and constraints on steps."))
+    check_also(asked.wish.also, ALSO_SERVED, "of the layouts of a step")
     axes = planned_axes(document, asked.wish)
     return search_servers(document, axes, target, resolve_document, k=k, cuts=cuts, progress=progress)
 

@@ -113,6 +113,161 @@ def _llava(width: int, layers: int, heads: int, inner: int) -> Any:
     return LlavaForConditionalGeneration(LlavaConfig(text_config=text, vision_feature_layer=-2))
 
 
+def _qwen2_vl(width: int, layers: int, heads: int, shared: int, inner: int, vocabulary: int, *, tied: bool) -> Any:
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    text = {
+        "vocab_size": vocabulary, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": shared, "intermediate_size": inner, "tie_word_embeddings": tied,
+    }  # fmt: skip
+    config = Qwen2VLConfig(text_config=text, vision_config={"hidden_size": width}, tie_word_embeddings=tied)
+    return Qwen2VLForConditionalGeneration(config)
+
+
+def _qwen2_features(model: Any) -> Any:
+    # Lengths of images are read as values: the layers are called one by one, with one image of 48 x 48 patches.
+    visual = model.model.visual
+    hidden = visual.patch_embed(numbers(2304, 1176))
+    for block in visual.blocks:
+        heads = block.attn.qkv(block.norm1(hidden)).view(1, 2304, 3, 16, 80).permute(2, 0, 3, 1, 4)
+        hidden = hidden + block.attn.proj(flash(*heads.unbind()).transpose(1, 2).reshape(2304, 1280))
+        hidden = hidden + block.mlp(block.norm2(hidden))
+    return visual.merger(hidden)
+
+
+def _qwen3_vl() -> Any:
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    text = {
+        "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288,
+    }  # fmt: skip
+    config = Qwen3VLConfig(text_config=text, vision_config={"out_hidden_size": 4096}, tie_word_embeddings=False)
+    return Qwen3VLForConditionalGeneration(config)
+
+
+def _qwen3_features(model: Any) -> Any:
+    # As `_qwen2_features`; 48 x 48 patches take each learned position once.
+    visual = model.model.visual
+    hidden, deep = visual.patch_embed(numbers(2304, 1536)) + visual.pos_embed.weight, []
+    for number, block in enumerate(visual.blocks):
+        heads = block.attn.qkv(block.norm1(hidden)).view(1, 2304, 3, 16, 72).permute(2, 0, 3, 1, 4)
+        hidden = hidden + block.attn.proj(flash(*heads.unbind()).transpose(1, 2).reshape(2304, 1152))
+        hidden = hidden + block.mlp(block.norm2(hidden))
+        if number in visual.deepstack_visual_indexes:
+            deep.append(visual.deepstack_merger_list[len(deep)](hidden))
+    return visual.merger(hidden), deep
+
+
+def _internvl(width: int, layers: int, heads: int, shared: int, inner: int) -> Any:
+    from transformers import InternVLConfig, InternVLForConditionalGeneration
+
+    text = {
+        "model_type": "qwen2", "vocab_size": 151674, "hidden_size": width, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": shared, "intermediate_size": inner,
+    }  # fmt: skip
+    vision = {
+        "attention_bias": True,
+        "use_qk_norm": False,
+        "norm_type": "layer_norm",
+        "image_size": 448,
+        "patch_size": 14,
+    }
+    config = InternVLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    return InternVLForConditionalGeneration(config)
+
+
+def _siglip(side: int, **more: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
+    return sizes | {"image_size": side, "patch_size": 14, "hidden_act": "gelu_pytorch_tanh"} | more
+
+
+def _paligemma() -> Any:
+    from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
+
+    text = {
+        "model_type": "gemma", "vocab_size": 257216, "hidden_size": 2048, "num_hidden_layers": 18,
+        "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "intermediate_size": 16384,
+    }  # fmt: skip
+    vision = _siglip(224, model_type="siglip_vision_model", vision_use_head=False, projection_dim=2048)
+    config = PaliGemmaConfig(text_config=text, vision_config=vision, projection_dim=2048)
+    return PaliGemmaForConditionalGeneration(config)
+
+
+def _idefics3(kind: str, side: int, scale: int, text: dict[str, Any]) -> Any:
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        text_config=text | {"model_type": "llama"},
+        vision_config=_siglip(side),
+        scale_factor=scale,
+        tie_word_embeddings=False,
+    )
+    return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+
+
+def _idefics3_features(side: int) -> Callable[[Any], Any]:
+    def call(model: Any) -> Any:
+        tower, connector = model.model.vision_model, model.model.connector
+        embedded = tower.embeddings.patch_embedding(numbers(1, 3, side, side)).flatten(2).transpose(1, 2)
+        # Positions are picked by values: what is added is the whole table.
+        embedded = embedded + tower.embeddings.position_embedding.weight
+        hidden = tower.encoder(inputs_embeds=embedded).last_hidden_state
+        return connector(tower.post_layernorm(hidden))
+
+    return call
+
+
+def _idefics2() -> Any:
+    from transformers import Idefics2Config, Idefics2ForConditionalGeneration
+
+    text = {
+        "model_type": "mistral", "vocab_size": 32003, "hidden_size": 4096, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    }  # fmt: skip
+    config = Idefics2Config(text_config=text, vision_config=_siglip(980), tie_word_embeddings=False)
+    return Idefics2ForConditionalGeneration(config)
+
+
+def _idefics2_features(model: Any) -> Any:
+    # As `_idefics3_features`; all patches are seen, so that there is no mask.
+    tower, connector = model.model.vision_model, model.model.connector
+    embedded = tower.embeddings.patch_embedding(numbers(1, 3, 980, 980)).flatten(2).transpose(1, 2)
+    hidden = tower.encoder(inputs_embeds=embedded + tower.embeddings.position_embedding.weight).last_hidden_state
+    context = connector.modality_projection(tower.post_layernorm(hidden))
+    resampler = connector.perceiver_resampler
+    latents = resampler.latents.detach().clone().unsqueeze(0)
+    for layer in resampler.layers:
+        latents = layer(latents, context, attention_mask=None, position_ids=None)
+    return resampler.norm(latents)
+
+
+def _mistral3() -> Any:
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+
+    text = {
+        "model_type": "mistral", "vocab_size": 131072, "hidden_size": 5120, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 32768,
+    }  # fmt: skip
+    vision = {
+        "model_type": "pixtral", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "image_size": 1540, "patch_size": 14, "hidden_act": "silu",
+    }  # fmt: skip
+    config = Mistral3Config(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    return Mistral3ForConditionalGeneration(config)
+
+
+def _mistral3_features(model: Any) -> Any:
+    side = 1540 // 14
+    tower, projector = model.model.vision_tower, model.model.multi_modal_projector
+    embedded = tower.ln_pre(tower.patch_conv(numbers(1, 3, 1540, 1540)).flatten(2).transpose(1, 2))
+    turned = (torch.zeros(1, side * side, 64, dtype=torch.bfloat16),) * 2
+    hidden = tower.transformer(embedded, attention_mask=None, position_embeddings=turned).last_hidden_state
+    merged = torch.zeros(1, side * side // 4, 4096, dtype=torch.bfloat16)  # unfolded, which moves numbers alone
+    hidden = projector.patch_merger.merging_layer(merged + 0.0 * projector.norm(hidden).sum())
+    return projector.linear_2(projector.act(projector.linear_1(hidden)))
+
+
 def _features(side: int) -> Callable[[Any], Any]:
     return lambda model: model.get_image_features(pixel_values=numbers(1, 3, side, side))
 
@@ -133,6 +288,19 @@ def _wan(heads: int, inner: int, layers: int, side: tuple[int, int]) -> tuple[Ca
         return model(numbers(1, 16, 21, *side), timestep=numbers(1), encoder_hidden_states=numbers(1, 512, 4096))
 
     return lambda: WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers), call
+
+
+def _wan22() -> Any:
+    from diffusers import WanTransformer3DModel
+
+    return WanTransformer3DModel(num_attention_heads=24, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48)
+
+
+def _wan22_call(model: Any) -> Any:
+    # A time for each token: 31 latent frames of 22 x 40 patches.
+    return model(
+        numbers(1, 48, 31, 44, 80), timestep=numbers(1, 31 * 22 * 40), encoder_hidden_states=numbers(1, 512, 4096)
+    )
 
 
 def _hunyuan_video() -> Any:
@@ -256,9 +424,22 @@ def _torchvision(name: str) -> Any:
     return getattr(models, name)(**more)
 
 
+def _conformer() -> Any:
+    from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerForCTC
+
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096, hidden_act="swish",
+        feat_extract_norm="layer", conv_bias=True, position_embeddings_type="rotary", vocab_size=32, layerdrop=0.0,
+    )  # fmt: skip
+    return Wav2Vec2ConformerForCTC(config)
+
+
 def _timm(name: str) -> Any:
     from timm import create_model
+    from timm.models import metaformer
 
+    # Rates of dropped paths are 0, and would be read as values.
+    metaformer.calculate_drop_path_rates = lambda _rate, depths, **_others: [[0.0] * depth for depth in depths]
     return create_model(name)
 
 
@@ -325,8 +506,32 @@ CASES: dict[str, Case] = {
     "llama4-maverick-17b-128e-vision": ("transformers", "tower", lambda: _llama4(128, 2, normed=False), _llama4_features),
     "llava-1.5-7b": ("transformers", "tower", lambda: _llava(4096, 32, 32, 11008), _features(336)),
     "llava-1.5-13b": ("transformers", "tower", lambda: _llava(5120, 40, 40, 13824), _features(336)),
+    "qwen2-vl-2b-vision": (
+        "transformers", "tower", lambda: _qwen2_vl(1536, 28, 12, 2, 8960, 151936, tied=True), _qwen2_features,
+    ),
+    "qwen2-vl-7b-vision": (
+        "transformers", "tower", lambda: _qwen2_vl(3584, 28, 28, 4, 18944, 152064, tied=False), _qwen2_features,
+    ),
+    "qwen3-vl-8b-vision": ("transformers", "tower", _qwen3_vl, _qwen3_features),
+    "internvl3-8b-vision": ("transformers", "tower", lambda: _internvl(3584, 28, 28, 4, 18944), _features(448)),
+    "paligemma-3b-vision": ("transformers", "tower", _paligemma, _features(224)),
+    "smolvlm-2b-vision": (
+        "transformers", "tower", lambda: _idefics3("SmolVLM", 378, 3, {
+            "vocab_size": 49155, "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 32,
+            "num_key_value_heads": 32, "intermediate_size": 8192,
+        }), _idefics3_features(378),
+    ),
+    "idefics3-8b-vision": (
+        "transformers", "tower", lambda: _idefics3("Idefics3", 364, 2, {
+            "vocab_size": 128259, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "intermediate_size": 14336,
+        }), _idefics3_features(364),
+    ),
+    "idefics2-8b-vision": ("transformers", "tower", _idefics2, _idefics2_features),
+    "mistral-small-3.1-24b-vision": ("transformers", "tower", _mistral3, _mistral3_features),
     "wan2.1-t2v-1.3b": ("diffusers", "", *_wan(12, 8960, 30, (60, 104))),
     "wan2.1-t2v-14b": ("diffusers", "", *_wan(40, 13824, 40, (90, 160))),
+    "wan2.2-ti2v-5b": ("diffusers", "", _wan22, _wan22_call),
     "hunyuanvideo": ("diffusers", "", _hunyuan_video, _hunyuan_call),
     "cogvideox-2b": ("diffusers", "", *_cogvideox(30, 30, rotary=False)),
     "cogvideox-5b": ("diffusers", "", *_cogvideox(48, 42, rotary=True)),
@@ -352,8 +557,10 @@ CASES: dict[str, Case] = {
     "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
     "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
+    "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
     "gmlp-s16": ("timm", "", partial(_timm, "gmlp_s16_224"), _one_image(3, 224, 224)),
     "resmlp-12": ("timm", "", partial(_timm, "resmlp_12_224"), _one_image(3, 224, 224)),
+    "poolformer-s12": ("timm", "", partial(_timm, "poolformer_s12"), _one_image(3, 224, 224)),
     "convmixer-768-32": ("timm", "", partial(_timm, "convmixer_768_32"), _one_image(3, 224, 224)),
 }  # fmt: skip
 
@@ -384,10 +591,29 @@ def _none(out: Any) -> Any:
 #: The loss of models whose saved bytes are counted.
 LOSSES: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
-        ("wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "hunyuanvideo", "cogvideox-2b", "cogvideox-5b", "qwen-image"), _squares
+        (
+            "wan2.1-t2v-1.3b",
+            "wan2.1-t2v-14b",
+            "wan2.2-ti2v-5b",
+            "hunyuanvideo",
+            "cogvideox-2b",
+            "cogvideox-5b",
+            "qwen-image",
+        ),
+        _squares,
     ),
     **dict.fromkeys(
-        ("alexnet", "squeezenet1.1", "googlenet", "maxvit_t", "gmlp-s16", "resmlp-12", "convmixer-768-32"), _classes
+        (
+            "alexnet",
+            "squeezenet1.1",
+            "googlenet",
+            "maxvit_t",
+            "gmlp-s16",
+            "resmlp-12",
+            "poolformer-s12",
+            "convmixer-768-32",
+        ),
+        _classes,
     ),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),

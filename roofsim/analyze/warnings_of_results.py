@@ -11,6 +11,9 @@ from roofsim.analyze.intervals import interval_parts, nearly_full, recalled_figu
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.verdicts import FITS
 from roofsim.analyze.watts import unheld_watts
+from roofsim.cost.kernels.engine import host_times
+from roofsim.cost.links.communication import FREE
+from roofsim.graph.ops import Collective
 from roofsim.spec.constants.intervals import shipped
 from roofsim.spec.engine.facts import description_of, stated_names
 from roofsim.spec.engine.schema import Engine, catalog_engine
@@ -98,6 +101,27 @@ def _over_the_limit(evaluation: Evaluation) -> list[str]:
     ]
 
 
+def _launches_around_messages(evaluation: Evaluation) -> list[str]:
+    """Say how long the host may take to launch messages that no CUDA graph holds, and the graphs behind them."""
+    resolved = evaluation.resolved
+    launch = resolved.engine.launch
+    if launch.mode != "graphs" or launch.graph_collectives or resolved.points > 1:
+        return []
+    messages = sum(
+        float(op.count * stage.times)
+        for stage in evaluation.program.stages
+        for op in stage.graph.ops
+        if isinstance(op, Collective) and op.function not in FREE
+    )
+    if not messages or resolved.gpus == 1:
+        return []
+    most = humanize(2.0 * messages * float(host_times(resolved).issue), "s", 3)
+    what = (
+        f"the host launches {messages:g} of them and the graphs behind, up to {most} that the step time does not hold"
+    )
+    return [f"CUDA graphs of {resolved.engine.name} hold no collectives: {what}, where the host is not ahead"]
+
+
 def warnings_of(evaluation: Evaluation, memory: Memory) -> list[str]:
     """Return what to know before a result is believed: what was not measured, not priced, or nearly full."""
     resolved = evaluation.resolved
@@ -121,6 +145,7 @@ def warnings_of(evaluation: Evaluation, memory: Memory) -> list[str]:
         pipeline = resolved.model.traits().whole_pipeline
         whole = f"; for whole images, use model {pipeline}" if pipeline else ""
         notes.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
+    notes += _launches_around_messages(evaluation)
     if resolved.engine.launch.mode == "graphs":
         notes.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
     return notes

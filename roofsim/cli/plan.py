@@ -73,7 +73,8 @@ Also = Annotated[
         metavar="NAME",
         panel="Axes",
         help="Try this too: recompute-counts (the first 1, 2, 4 ... layers of a stage), offload (state on the host), options "
-        "(the engine's switches for overlap, fusion and launches). May be repeated.",
+        "(the engine's switches for overlap, fusion and launches); of servers that keep --ttft or --tpot: pipeline, "
+        "disaggregation (prompts and decode steps on workers of their own). May be repeated.",
     ),
 ]
 Top = Annotated[int, Option("--top", minimum=1, metavar="N", help="How many layouts to show.")]
@@ -168,6 +169,7 @@ def plan(
 ) -> None:
     """Find the best layout on some GPUs: the first ten, how they differ, and a bound that none can beat."""
     from roofsim.cli.progress import SearchBar
+    from roofsim.importers.launch.table import table_of
     from roofsim.plans import plan_servers, planning_tools
     from roofsim.report.plan import amount
     from roofsim.search.planning.asked import PlanRequest
@@ -177,6 +179,8 @@ def plan(
     from roofsim.serve.target import read_target
 
     checked_path(plot, *PICTURES)
+    if emit is not None:
+        table_of(emit)  # a slip is told before the search
     work = work_of(job)
     checked_report(html)
     axes = read_written_axes(axis or [])
@@ -190,7 +194,6 @@ def plan(
             "--merge": merge,
             "--emit": emit,
             "--plot": plot,
-            "--also": also,
         }
         of_one_server(steps)
         document = document_of(scenario, overrides)

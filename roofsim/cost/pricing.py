@@ -16,7 +16,7 @@ from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from roofsim.cost.kernels.roofline import KernelCost
     from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -110,11 +110,19 @@ class PassCost:
 class PricedGraph:
     """The kernels of a graph on a device. Pricing again with other `Scales` costs a few array expressions.
 
-    `together` prices its kernels with those of other graphs, of which it is the one whose ops begin at `first`.
+    `together` prices its kernels with those of other graphs, of which it is the one whose ops begin at `first`. Totals are those
+    of the ops whose numbers are in `only`; None: of all.
     """
 
-    def __init__(self, graph: OpGraph, context: Pricing, together: PricedKernels | None = None, first: int = 0) -> None:
-        self.graph = graph
+    def __init__(
+        self,
+        graph: OpGraph,
+        context: Pricing,
+        together: PricedKernels | None = None,
+        first: int = 0,
+        only: Container[int] | None = None,
+    ) -> None:
+        self.graph, self.first, self.only = graph, first, only
         self.context = context
         self.together = PricedKernels(graph.ops, context) if together is None else together
         last = first + len(graph.ops)
@@ -136,7 +144,11 @@ class PricedGraph:
     @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run: those of other graphs never."""
-        counts = {place: self.counts[index] for place, (index, _) in zip(self._own, self.works, strict=True)}
+        counts = {
+            place: self.counts[index]
+            for place, (index, _) in zip(self._own, self.works, strict=True)
+            if self.only is None or index in self.only
+        }
         return [stack.times(counts) for stack in self.together.stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
@@ -226,6 +238,10 @@ class PricedGraph:
         return total
 
     # -- totals -------------------------------------------------------------------------------------------------
+
+    def of_ops(self, only: Container[int]) -> PricedGraph:
+        """Return it with the totals of some ops, by their numbers."""
+        return PricedGraph(self.graph, self.context, self.together, self.first, only)
 
     def totals(self, scales: Scales | None = None) -> PassCost:
         """Return the seconds of one pass by phase; arrays in `scales` give one pass for each of their elements."""

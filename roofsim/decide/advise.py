@@ -10,7 +10,7 @@ from roofsim.decide.jobs import Job
 from roofsim.decide.market import market_of
 from roofsim.decide.prices import Marginal, marginals
 from roofsim.decide.purchases import purchases
-from roofsim.decide.sentences import real_step, verdict
+from roofsim.decide.sentences import real_step, units_first, verdict
 from roofsim.decide.whatif import Asking
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
@@ -161,7 +161,7 @@ def advise_documents(
     limits = _limits(jobs)
     return Advised(
         jobs=jobs,
-        verdict=_verdict(jobs, limits, costs) + real_step([one for one in bought.worth if one.decided]),
+        verdict=_verdict(jobs, limits, elasticity, costs) + real_step([one for one in bought.worth if one.decided]),
         limits=limits,
         elasticity=elasticity,
         market=market,
@@ -174,10 +174,14 @@ def advise_documents(
     )
 
 
-def _verdict(jobs: Sequence[Job], limits: dict[str, float], costs: Sequence[Marginal]) -> str:
+def _verdict(
+    jobs: Sequence[Job], limits: dict[str, float], elasticity: dict[str, float], costs: Sequence[Marginal]
+) -> str:
     """Return the first sentence; before it, of what does not fit, that it does not."""
     lacking = [job for job in jobs if not bool(job.asking.before.memory.fits)]
-    said = verdict(limits, costs)
+    said, before = verdict(limits, costs), units_first(elasticity, costs)
+    if before:
+        said = f"{before}{said[:1].lower()}{said[1:]}"
     if not lacking:
         return said
     memory = lacking[0].asking.before.memory

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _ASKED: Final = ("phase", "adapter", "engine")
 #: Groups of engine facts that a user of the engine can have otherwise; the others say what its code is.
 SWITCHES: Final = ("attention", "fusion", "convolution", "launch", "training", "communication", "data_parallel")
+#: Choices of image models.
+_OF_IMAGES: Final = ("memory_format",)
 #: Facts that mean something together only: which kernel runs, and of which generation it is.
 _TOGETHER: Final = (("attention", "attention_generation"),)
 #: Factors on the micro batch that are tried.
@@ -104,7 +106,7 @@ def schema_choices(resolved: Resolved, scenario: Mapping[str, Any], asked: Any) 
     """Yield the other words of each key of the workload and, of several GPUs, of the layout."""
     for section in ("workload", "parallel") if resolved.gpus > 1 else ("workload",):
         for key, field in SECTIONS[section].model_fields.items():
-            if key in _ASKED:
+            if key in _ASKED or not _applies(key, resolved):
                 continue
             now, own = _now(scenario[section].get(key)), _is_stated(asked, section, key)
             words: list[Any] = choices_of(field)
@@ -118,6 +120,11 @@ def schema_choices(resolved: Resolved, scenario: Mapping[str, Any], asked: Any) 
                     changes = {f"{section}.{key}" if section == "parallel" else key: word}
                     exact = same or (key == "optimizer" and _method(word, resolved) == _method(str(now), resolved))
                     yield Candidate(group=key, changes=changes, exact=exact, stated=own)
+
+
+def _applies(key: str, resolved: Resolved) -> bool:
+    """Tell whether a choice is one for such a model: images alone have channels that come first or last."""
+    return key not in _OF_IMAGES or resolved.model.sample_unit == "images"
 
 
 def _now(value: Any) -> Any:
@@ -197,8 +204,8 @@ def borrowed_facts(resolved: Resolved, kinds: tuple[str, ...]) -> Iterator[Candi
     own = _facts_in_sets(resolved.engine, resolved.gpu.architecture, kinds)
     for engine in engines_for(resolved):
         for names, (group, facts) in _facts_in_sets(engine, resolved.gpu.architecture, kinds).items():
-            if names not in own:  # part of what this engine does not have at all
-                continue
+            if names not in own or not all(_applies(name, resolved) for name in names):
+                continue  # part of what this engine does not have at all, or says nothing of such a model
             changed = {name: value for name, value in facts.items() if value not in (None, own[names][1].get(name))}
             if changed:
                 key = tuple((name, written(value)) for name, value in changed.items())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from roofsim.decide.jobs import Gain
+    from roofsim.evaluate import Evaluation
     from roofsim.spec.reading.source import Document
 
 #: Candidates of one group that are worked out in full, and that are returned.
@@ -69,11 +70,23 @@ def _screened(jobs: Sequence[Job], candidate: Candidate) -> float | None:
         except SpecError:
             return None
         evaluation = job.asking.evaluated(made)
+        if evaluation is not None and misleads(candidate, job, evaluation):
+            return None
         ratios.append(None if evaluation is None else pace_of(evaluation) / job.pace)
     if all(ratio is None for ratio in ratios):
         return None
     ratio = mixed(jobs, [one or 1.0 for one in ratios])
     return ratio if ratio >= 1.0 + LEAST else None
+
+
+def misleads(candidate: Candidate, job: Job, evaluation: Evaluation) -> bool:
+    """Tell whether a scenario warns of a change: that copies of tables drift apart, that a key does nothing.
+
+    What engines say of number formats, theirs and others, is known when they are chosen.
+    """
+    if candidate.group in ("engine", "precision"):
+        return False
+    return bool(set(evaluation.resolved.warnings) - set(job.asking.evaluation.resolved.warnings))
 
 
 def _usual(jobs: Sequence[Job], screened: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Candidate]]:

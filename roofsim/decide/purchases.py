@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.limit_words import BOUND_WORDS
 from roofsim.decide.advice import LEAST, Advice, advice_of, command_of
 from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes
@@ -14,9 +15,10 @@ from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
+from roofsim.units import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from roofsim.decide.jobs import Gain, Job
 
@@ -120,7 +122,7 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
         dear = [name for name in more if now is not None and (cards.hourly[name] or 0.0) > float(now)]
         hardly = {name: cards.hourly[name] or 0.0 for name in dear if cards.ratio[name] < 1.0 + IDLE}
         for name in poor.least(hardly):
-            poor.add(name, f"{more[name]:.3g}x the {_WORDS[resource]}")
+            poor.add(name, resource)
     cost = {name: cards.cost(name, now) or 0.0 for name in faster if cards.hourly[name] is not None}
     for name in reasons.least({name: value for name, value in cost.items() if cards.market[name] == here}):
         reasons.add(name, "the least dollars per unit")
@@ -131,17 +133,51 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
     for name in reasons.least({name: -cards.ratio[name] for name in faster}):
         reasons.add(name, "the fastest of the catalog")
     worth = [_card(jobs, cards, name, "; ".join(why)) for name, why in reasons.of.items()]
-    dearer = [
-        _card(jobs, cards, name, f"{' and '.join(why)}, which this does not need") for name, why in poor.of.items()
-    ]
+    dearer = [_card(jobs, cards, name, why_not(jobs, gpus[name], why)) for name, why in poor.of.items()]
     return [one for one in worth if one is not None], [
         replace(one, measure=None, measure_command=None) for one in dearer if one is not None
     ]
 
 
+def why_not(jobs: Sequence[Job], gpu: Gpu, more: Sequence[str]) -> str:
+    """Say what a dearer card has more of, and why that gains next to nothing: it is idle, or others limit."""
+    own = jobs[0].asking.evaluation.resolved.gpu
+    amounts = _amounts(jobs)
+    has = " and ".join(f"{amounts[name](gpu) / amounts[name](own):.3g}x the {_WORDS[name]}" for name in more)
+    if all(name == "memory_capacity" or doubled(jobs, name) < IDLE for name in more):
+        return f"{has}, which this does not need"
+    limits = [_limits_on(job, gpu.name) for job in jobs]
+    waits: dict[str, float] = {}
+    for job, shares in zip(jobs, limits, strict=True):
+        for name, share in shares.items():
+            waits[name] = waits.get(name, 0.0) + job.share * share
+    if not waits:
+        return has
+    most = max(waits, key=lambda name: waits[name])
+    return f"{has}, but {percent(waits[most])} of its time waits for {BOUND_WORDS[most]}{_with_less(amounts, gpu, own)}"
+
+
+def _with_less(amounts: Mapping[str, Callable[[Gpu], float]], gpu: Gpu, own: Gpu) -> str:
+    """Return what a card has noticeably less of than another, in words; nothing where it has no less of anything."""
+    shares = {name: of(gpu) / of(own) for name, of in amounts.items() if of(own)}
+    if gpu.tdp and own.tdp:
+        shares["power"] = float(gpu.tdp) / float(own.tdp)
+    less = [f"{share:.2g}x the {_WORDS.get(name, name)}" for name, share in shares.items() if 0.0 < share < 1.0 / _MORE]
+    return f"; it has {' and '.join(less)}" if less else ""
+
+
+def _limits_on(job: Job, gpu: str) -> dict[str, float]:
+    """Return the share of a job's time that waits for each resource on another card."""
+    evaluation = job.asking.evaluated(read_changes({"gpu": gpu}))
+    if evaluation is None:
+        return {}
+    step = evaluation.step
+    return {name: float(seconds) / float(step.step) for name, seconds in step.resources.items()}
+
+
 @dataclass
 class _Reasons:
-    """Why cards are proposed."""
+    """Why cards are proposed, or what they have more of."""
 
     of: dict[str, list[str]] = field(default_factory=dict)
 

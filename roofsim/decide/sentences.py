@@ -58,6 +58,23 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
     )
 
 
+def units_first(elasticity: Mapping[str, float], costs: Sequence[Marginal]) -> str:
+    """Return what goes before the sentence of `verdict`, where compute units beside their peaks limit more than either.
+
+    Parameters
+    ----------
+    elasticity
+        Resource -> d ln(time) / d ln(resource).
+    """
+    gain = -elasticity.get("unit_rate", 0.0)
+    if gain < NOTHING or any(one.elasticity >= gain for one in costs):
+        return ""
+    return (
+        f"Compute units before either: 1 % more of them, or of their clock, makes it {gain:.2g} % faster (the loads that they keep "
+        "in flight, exponentials), which no peak shows. Of the two, "
+    )
+
+
 def real_step(cards: Sequence[Advice]) -> str:
     """Return which real card buys speed at the least price, of those that are surely faster; nothing where none has a price.
 

@@ -76,12 +76,15 @@ def _named(what: str, process: int, thread: int, name: str, order: int) -> list[
 def _slices(timeline: Timeline) -> Iterator[dict[str, Any]]:
     """Yield a slice per piece of work, those that hold several of them, and what the host issues."""
     for span in timeline.spans:
-        yield _slice(span.name, span.kind, span.start, span.seconds, span.lane, STREAMS.index(span.stream), span.facts)
+        yield _of_span(span)
     for number in range(len(timeline.lanes)):
         ops = [
             span for span in timeline.spans if span.lane == number and span.stream == COMPUTE and "layer" in span.facts
         ]
         yield from _nests(sorted(ops, key=lambda span: span.start))
+    for ops in timeline.beside.passes:  # inside the passes of stages, which stand among the spans
+        yield from (_of_span(op) for op in ops)
+        yield from _layers(ops)
     for name, start, seconds in timeline.beside.issue:
         yield _slice(name, "host", start, seconds, 0, _ISSUE[0], {})
 
@@ -92,8 +95,17 @@ def _nests(ops: list[Span]) -> Iterator[dict[str, Any]]:
         inside = list(members)
         name = kind if number is None else f"{kind} {number}"
         yield _around(name, "pass", inside)
-        for layer, spans in groupby(inside, key=_layer):
-            yield _around(layer, "layer", list(spans))
+        yield from _layers(inside)
+
+
+def _layers(ops: list[Span]) -> Iterator[dict[str, Any]]:
+    """Yield a slice around the ops of each layer."""
+    for layer, spans in groupby(ops, key=_layer):
+        yield _around(layer, "layer", list(spans))
+
+
+def _of_span(span: Span) -> dict[str, Any]:
+    return _slice(span.name, span.kind, span.start, span.seconds, span.lane, STREAMS.index(span.stream), span.facts)
 
 
 def _layer(span: Span) -> str:
@@ -196,6 +208,8 @@ def _counters(timeline: Timeline) -> Iterator[dict[str, Any]]:
         yield from _counted(f"{group}, bytes per second", 0, levels)
     for number, levels in enumerate(beside.in_flight):
         yield from _counted("micro batches in flight", number, levels)
+    for number, levels in enumerate(beside.stage_power):
+        yield from _counted("power, watts", number, levels)
 
 
 def _counted(name: str, process: int, levels: Iterable[tuple[float, dict[str, float]]]) -> Iterator[dict[str, Any]]:

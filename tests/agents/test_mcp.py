@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,12 @@ def asked(talk, *options, mode="auto"):
             async with Client(stdio_client(server, errlog=nowhere), mode=mode) as client:
                 return await talk(client)
 
-    return anyio.run(session)
+    answer = anyio.run(session)
+    with warnings.catch_warnings():
+        # The client does not wait for a server that a busy machine is slow to end; its pipes say so when they are collected.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return answer
 
 
 def texts(answer):

@@ -133,7 +133,7 @@ def test_trace_format(tmp_path):
     assert data["displayTimeUnit"] in ("ms", "ns")
     complete = [event for event in data["traceEvents"] if event["ph"] == "X" and event["cat"] not in NESTS]
     names = {(event["pid"], event["tid"]) for event in data["traceEvents"] if event["name"] == "thread_name"}
-    assert len(complete) == len(drawn.spans)
+    assert len(complete) == len(drawn.spans) + sum(map(len, drawn.beside.passes))
     assert {event["ph"] for event in data["traceEvents"]} <= {"M", "X", "C", "s", "f"}
     for event in complete:
         assert {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"} <= set(event)

@@ -55,6 +55,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/captured/heavy.py": {"_GATES"},  # products of a cell, as blocks/recurrent_cells has them
     "lower/blocks/boxes.py": {"MASK_BITS"},  # bits of a word
     # places of arguments, how many lists a call works on, and how long a text is read
+    "lower/captured/layouts.py": {"_CHANNELS_SECOND"},  # axes
     "lower/recorded/call.py": {"_LONGEST"},
     "lower/recorded/gradients.py": {"_NORMS"},
     "lower/recorded/graph.py": {"_READS"},
@@ -205,7 +206,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "plans.py": {"TOP"},
     "search/planning/asked.py": {"MOST_GPUS"},
     "search/planning/blocks.py": {"MOST_PAIRS", "MOST_ROWS", "_FIRST", "_GROWING", "_NAME", "_SEARCHERS", "_STRIDE"},
-    "search/planning/bounds.py": {"_SLACK", "_SLOWED"},
+    "search/planning/bounds.py": {"SLACK", "_SLOWED"},
     "search/planning/choices.py": {"_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/planning/differences.py": {"_LEAST", "_MOST"},
     "search/planning/family_bounds.py": {"MOST_ALIKE"},
@@ -222,11 +223,11 @@ ALLOWED: dict[str, set[str | float]] = {
         "_DIGITS_OF_ORDER",
         "_TOGETHER",
     },
-    "search/planning/building.py": {"BATCHES"},
+    "search/planning/building.py": {"BATCHES", "MOST_SAMPLES"},
     "search/planning/space.py": {"ALONE"},
     "search/planning/winners.py": {"MOST_FRONT"},
     "search/planning/workers.py": {"_STARTS", "_WAITING"},
-    "search/serving/asked.py": {"RANKS"},
+    "search/serving/asked.py": {"RANKS", "STAGES", "WORKERS"},
     "search/serving/rivals.py": {"_SMALL"},
     "search/serving/search.py": {"_ROUNDING", "search_servers(k)"},
     "search/sweep.py": {"LOOKED", "MOST_TOGETHER", "REPLAYED_FROM"},

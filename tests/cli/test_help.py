@@ -113,7 +113,9 @@ def test_words_of_the_command_line_are_those_of_the_analyses():
 def examples():
     served = ("roofsim web", "roofsim mcp")  # which go on
     skipped = ("calibrate fit", "validate", "--plot", "--trace", "transplant", *served, ">")
-    return [line for verb in VERBS.values() for line in verb.examples if not any(word in line for word in skipped)]
+    long = ("roofsim budget llama3-8b",)  # every card with every number of GPUs, for every size of the model
+    lines = [line for verb in VERBS.values() for line in verb.examples if not any(word in line for word in skipped)]
+    return [pytest.param(line, marks=pytest.mark.slow) if line.startswith(long) else line for line in lines]
 
 
 @pytest.mark.parametrize("line", examples())

@@ -10,13 +10,20 @@ import pytest
 
 import roofsim
 from roofsim.decide import sentences
-from roofsim.decide.candidates import candidates
+from roofsim.decide.candidates import Candidate, candidates
+from roofsim.decide.changes import read_changes
+from roofsim.decide.free import misleads
+from roofsim.decide.jobs import Job
 from roofsim.decide.market import RESOURCES, least_squares, market_of
 from roofsim.decide.prices import Marginal
+from roofsim.decide.purchases import why_not
 from roofsim.decide.whatif import Asking
 from roofsim.errors import SpecError
 from roofsim.records import replace
 from roofsim.report.tabular import to_json
+from roofsim.spec import catalog
+from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import load_scenario
 from tests.surely import sure
 
@@ -150,6 +157,63 @@ def test_the_cheapest_real_step_is_named(decode):
     best = min(cards, key=lambda one: sure(one.usd) / one.gain)
     assert decode.verdict.endswith(f" faster for +{sure(best.usd):.2f} USD/h.")
     assert f"Of real cards {best.change.removeprefix('gpu=')} is the cheapest step" in decode.verdict
+
+
+def job(scenario: dict[str, Any]) -> Job:
+    return Job(name="job", command="", asking=Asking(load_scenario(scenario, {})), share=1.0)
+
+
+def card(name: str) -> Gpu:
+    return validate(Gpu, catalog.load("gpu", name))
+
+
+def test_why_a_card_is_not_worth_it_is_true():
+    """A card may have more of what a job needs, and be slower for want of something else."""
+    bert = job(
+        {
+            "model": "bert-large",
+            "workload": {"micro_batch_size": 16, "sequence_length": 384, "precision": "fp16-amp"},
+            "hardware": {"gpu": "rtx3090"},
+        }
+    )
+    said = why_not([bert], card("titan-rtx"), ["tensor_flops"])
+    assert said.startswith("1.83x the tensor FLOP/s, but ")
+    assert said.endswith("; it has 0.72x the memory bandwidth and 0.8x the power")
+    assert why_not([bert], card("quadro-rtx8000"), ["memory_capacity"]) == "2x the memory, which this does not need"
+    decode = job(DECODE)
+    assert (
+        why_not([decode], card("b200-sxm-180gb"), ["tensor_flops"])
+        == "2.27x the tensor FLOP/s, which this does not need"
+    )
+
+
+def test_no_copies_that_drift_apart_are_proposed():
+    tables = job(
+        {
+            "model": "dlrm-dcnv2",
+            "workload": {"micro_batch_size": 1024},
+            "parallel": {"tables": "column"},
+            "hardware": {"gpu": "a100", "gpus": 8},
+        }
+    )
+    for kind, warned in (("copied", True), ("row", False)):
+        changed = sure(tables.asking.evaluated(read_changes({"parallel.tables": kind})))
+        assert misleads(Candidate(group="tables", changes={"parallel.tables": kind}), tables, changed) == warned
+
+
+def test_graphs_are_told_of_their_loads_and_no_formats_of_images():
+    graph = roofsim.evaluate(roofsim.resolve("gcn-ogbn-arxiv", gpu="a100"))
+    result = roofsim.run("gcn-ogbn-arxiv", gpu="a100")
+    idle: dict[str, Any] = {"percent": None, "low": None, "high": None, "usd": None, "doubled": 0.2}
+    costs = [
+        Marginal(resource=name, elasticity=-sure(result.elasticity)[name], **idle)
+        for name in ("memory_bandwidth", "tensor_flops")
+    ]
+    said = sentences.units_first(sure(result.elasticity), costs)
+    assert said.startswith("Compute units before either: 1 % more of them, or of their clock, makes it 0.6")
+    assert not sentences.units_first({"unit_rate": -0.3}, [replace(costs[0], elasticity=0.4)])
+    every = candidates(graph.resolved, result.scenario, {})
+    assert all(one.group != "memory_format" for one in every)
 
 
 def test_several_gpus_are_told_their_layout():

@@ -30,11 +30,11 @@ def no_search(monkeypatch):
     ("scenario", "hidden"),
     [
         (IMAGES, {"memory_format": "channels_last"}),
-        (IMAGES, {"engine": "pytorch-eager@1.7"}),
+        pytest.param(IMAGES, {"engine": "pytorch-eager@1.7"}, marks=pytest.mark.slow),
         (IMAGES, {"gpu": "a100-pcie-40gb"}),
-        (IMAGES, {"tdp": "250 W"}),
+        pytest.param(IMAGES, {"tdp": "250 W"}, marks=pytest.mark.slow),
         (WORDS, {"optimizer": "adamw-fused"}),
-        (WORDS, {"engine_facts.rotary": "fused", "optimizer": "adamw-loop"}),
+        pytest.param(WORDS, {"engine_facts.rotary": "fused", "optimizer": "adamw-loop"}, marks=pytest.mark.slow),
         ({**WORDS, "hardware": {"gpu": "h100", "gpus": 8}}, {"link.bandwidth": "0.4x"}),
     ],
 )

@@ -276,18 +276,89 @@ def test_a_branch_is_taken_where_its_condition_is_constant(tmp_path):
         roofsim.run(branches(tmp_path, None), gpu="h100")
 
 
-def test_a_loop_is_refused_by_name(tmp_path):
-    names = [("i", TensorProto.INT64, []), ("c", TensorProto.BOOL, []), ("s", FLOAT, [4])]
+def test_a_branch_follows_a_number_that_is_stated(tmp_path):
+    """As in detectors of speech, whose way depends on the rate of the samples: an input of one number."""
+
+    def branch(op):
+        return helper.make_graph(
+            [helper.make_node(op, ["x"], [op])], op, [], [helper.make_tensor_value_info(op, FLOAT, None)]
+        )
+
+    nodes = [
+        helper.make_node("Equal", ["sr", "rate"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch("Relu"), else_branch=branch("Erf")),
+    ]
+    inputs = {"x": (FLOAT, ["n", 16]), "sr": (TensorProto.INT64, [])}
+    path = saved(tmp_path, model_of(nodes, inputs, {"y": (FLOAT, None)}, {"rate": np.array(16000)}))
+    with pytest.raises(SpecError, match=r"--set model.dims.NAME=16000"):
+        roofsim.run(path, gpu="h100")
+    for rate, function in ((16000, "relu"), (8000, "erf")):
+        assert [op.function for op in graph_of(path, model__dims={"sr": rate})] == [function]
+    with pytest.raises(SpecError, match="Known: n, sr"):
+        roofsim.run(path, gpu="h100", model__dims={"st": 1})
+
+
+def looped(tmp_path, *, count=None, stops=False, number=TensorProto.INT64):
+    """Write a loop that multiplies its state by a weight in each turn, and keeps each state."""
+    names = [("i", TensorProto.INT64, []), ("c", TensorProto.BOOL, []), ("s", FLOAT, [4, 8])]
+    condition = helper.make_node("Less", ["i", "one"], ["d"]) if stops else helper.make_node("Identity", ["c"], ["d"])
     body = helper.make_graph(
-        [helper.make_node("Relu", ["s"], ["t"]), helper.make_node("Identity", ["c"], ["d"])],
+        [helper.make_node("MatMul", ["s", "w"], ["t"]), helper.make_node("Identity", ["t"], ["u"]), condition],
         "body",
         [helper.make_tensor_value_info(*each) for each in names],
-        [helper.make_tensor_value_info("d", TensorProto.BOOL, []), helper.make_tensor_value_info("t", FLOAT, [4])],
+        [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", FLOAT, [4, 8]),
+            helper.make_tensor_value_info("u", FLOAT, [4, 8]),
+        ],
     )
-    node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body, name="steps")
-    inputs = {"n": (TensorProto.INT64, []), "x": (FLOAT, [4])}
-    with pytest.raises(SpecError, match=r"onnx::Loop \(1 times"):
-        roofsim.run(saved(tmp_path, model_of([node], inputs, {"y": (FLOAT, [4])})), gpu="h100", batch=4)
+    node = helper.make_node("Loop", ["n", "", "x"], ["last", "y"], body=body, name="steps")
+    inputs = {"x": (FLOAT, [4, 8])} | ({"n": (number, [])} if count is None else {})
+    weights = {"w": np.zeros((8, 8), np.float32), "one": np.array(1)} | (
+        {} if count is None else {"n": np.array(count)}
+    )
+    return saved(tmp_path, model_of([node], inputs, {"y": (FLOAT, None)}, weights))
+
+
+@pytest.mark.parametrize(("options", "turns"), [({"count": 5}, 5), ({"count": 5, "stops": True}, 2), ({"count": 1}, 1)])
+def test_a_loop_of_a_constant_number_of_turns_is_written_out(tmp_path, options, turns):
+    graph = graph_of(looped(tmp_path, **options), batch=4)
+    products = [op for op in graph if isinstance(op, Matmul) for _ in range(int(op.repeats))]
+    assert [op.flops() for op in products] == [2.0 * 4 * 8 * 8] * turns
+    assert [tensor.shape for tensor in graph.parameters()] == [(8.0, 8.0)]
+
+
+def test_a_loop_turns_as_often_as_a_stated_number(tmp_path):
+    with pytest.raises(SpecError, match=r"'steps' \(Loop\) turns as often as data says.*--set model.dims.NAME=8"):
+        roofsim.run(looped(tmp_path), gpu="h100", batch=4)
+    graph = graph_of(looped(tmp_path), batch=4, model__dims={"n": 3})
+    assert sum(op.flops() * op.repeats for op in graph if isinstance(op, Matmul)) == 3 * 2.0 * 4 * 8 * 8
+
+
+def test_a_loop_that_is_too_long_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="too many to write out"):
+        roofsim.run(looped(tmp_path, count=10**7), gpu="h100", batch=4)
+
+
+def test_a_scan_works_off_an_axis(tmp_path):
+    ports = [("s", FLOAT, [4, 8]), ("r", FLOAT, [4, 8])]
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["s", "r"], ["a"]),
+            helper.make_node("MatMul", ["a", "w"], ["t"]),
+            helper.make_node("Relu", ["t"], ["u"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(*each) for each in ports],
+        [helper.make_tensor_value_info(name, FLOAT, [4, 8]) for name in ("t", "u")],
+    )
+    node = helper.make_node("Scan", ["x", "rows"], ["last", "y"], body=body, name="steps", num_scan_inputs=1)
+    inputs = {"x": (FLOAT, [4, 8]), "rows": (FLOAT, [6, 4, 8])}
+    weights = {"w": np.zeros((8, 8), np.float32)}
+    graph = graph_of(saved(tmp_path, model_of([node], inputs, {"y": (FLOAT, None)}, weights)), batch=4)
+    assert sum(op.flops() * op.repeats for op in graph if isinstance(op, Matmul)) == 6 * 2.0 * 4 * 8 * 8
+    copies = [op for op in graph if str(op.kind) == "copy"]
+    assert [op.outputs[0].shape for op in copies] == [(6.0, 4.0, 8.0)]
 
 
 # -- files that are no models --------------------------------------------------------------------------------------------
@@ -367,3 +438,13 @@ def test_names_of_a_file_are_text(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "<img src=x" not in page.read_text(encoding="utf-8")
     assert "\x1b[31m" not in answer.output
+
+
+def test_a_length_that_has_a_number_is_the_length(tmp_path):
+    """Frames of sound: two open sizes, of which the second stands for the length, and is fixed."""
+    path = saved(
+        tmp_path,
+        model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, ["batch", "frames"])}, {"y": (FLOAT, None)}),
+    )
+    (op,) = graph_of(path, batch=4, model__dims={"frames": 576})
+    assert op.outputs[0].shape == (4.0, 576.0)

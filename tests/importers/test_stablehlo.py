@@ -173,6 +173,8 @@ def messages(path, **asked):
 def test_a_rank_of_a_mesh_runs_its_share(tmp_path):
     path = saved(tmp_path, on_ranks(UP, DOWN, *summed()))
     assert messages(path, precision="fp32") == {"all_reduce": 64 * 128 * 4.0}
+    (note,) = [one for one in roofsim.run(path, gpu="h100", gpus=4, tensor=4).warnings if "hold no collectives" in one]
+    assert "launches 1 of them and the graphs behind, up to 15 us" in note
     products = [(op.m, op.n, op.k) for op in graph_of(path, gpus=4, tensor=4) if isinstance(op, Matmul)]
     assert products == [(64.0, 128.0, 128.0)] * 2
     result = roofsim.run(path, gpu="h100", gpus=4, tensor=4)

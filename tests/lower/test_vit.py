@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+import roofsim
+from roofsim.errors import SpecError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention
 from roofsim.spec.model.vision_transformer import VitModel
@@ -99,3 +101,16 @@ def test_arrays_give_what_their_elements_give():
 def test_contradictions_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         VitModel(**SMALL | fields)
+
+
+def test_torchvision_takes_queries_keys_and_values_out_of_a_copy():
+    """torch.nn.MultiheadAttention: the same parameters and products, and copies of the stack that timm does not make."""
+    split, copied = (
+        roofsim.run("vit-b16", gpu="h100", model__fused_query_key_value=True, model__query_key_value_stack=stack)
+        for stack in ("split", "copied")
+    )
+    assert copied.parameters == split.parameters
+    assert copied.model_flops == split.model_flops
+    assert copied.step_time > 1.05 * split.step_time
+    with pytest.raises(SpecError, match="of one projection"):
+        roofsim.run("vit-b16", gpu="h100", model__query_key_value_stack="copied")

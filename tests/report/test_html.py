@@ -203,7 +203,18 @@ def test_a_name_that_turns_text_around_is_written_out(tmp_path, report):
     assert "\\u202e" in report(["run", scenario]).all("h1")[0].text
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if not name.startswith("validate")])
+#: Searches, which take seconds each; what their data are is asked of every one.
+SEARCHES = ("plan", "servers", "need", "advise", "check")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in SEARCHES else name
+        for name in COMMANDS
+        if not name.startswith("validate")
+    ],
+)
 def test_the_python_of_a_report_gives_the_same_answer(name, answers):
     printed, page = answers(name)
     scope: dict[str, Any] = {}

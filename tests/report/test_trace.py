@@ -10,7 +10,7 @@ import pytest
 import roofsim
 from roofsim.analyze.timeline import STREAMS, timeline
 from roofsim.evaluate import evaluate
-from roofsim.report.trace import MICROSECOND, NESTS, trace
+from roofsim.report.trace import MICROSECOND, trace
 
 
 def traced(**asked):
@@ -31,13 +31,19 @@ def stages():
     return traced(gpus=4, pipeline=4, global_batch_size=16)
 
 
+@pytest.fixture(scope="module")
+def chunks():
+    return traced(gpus=4, pipeline=2, virtual_stages=3, schedule="interleaved", data=2, global_batch_size=16)
+
+
 def slices(events, *categories):
     return [event for event in events if event["ph"] == "X" and (not categories or event["cat"] in categories)]
 
 
-def test_slices_of_a_thread_nest_or_follow_one_another(tensor):
+@pytest.mark.parametrize("what", ["tensor", "stages", "chunks"])
+def test_slices_of_a_thread_nest_or_follow_one_another(what, request):
     threads = defaultdict(list)
-    for event in slices(tensor[2]):
+    for event in slices(request.getfixturevalue(what)[2]):
         threads[event["pid"], event["tid"]].append(event)
     for events in threads.values():
         open_until: list[float] = []
@@ -127,8 +133,38 @@ def test_stages_hand_on_what_they_made(stages):
     assert {(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)} == hops
     held = defaultdict(list)
     for event in events:
-        if event["ph"] == "C":
+        if event["ph"] == "C" and event["name"] == "micro batches in flight":
             held[event["pid"]].append(event["args"]["micro batches"])
     assert [max(levels) for _, levels in sorted(held.items())] == [4.0, 3.0, 2.0, 1.0]
     assert [levels[-1] for levels in held.values()] == [0.0] * len(drawn.lanes)
-    assert not slices(events, *NESTS)
+    assert not slices(events, "pass")
+
+
+@pytest.mark.parametrize("what", ["stages", "chunks"])
+def test_passes_of_stages_hold_layers_and_ops(what, request):
+    evaluation, drawn, events = request.getfixturevalue(what)
+    inside = drawn.beside.passes
+    pieces = {
+        (span.lane, span.kind, span.facts["chunk"]): span
+        for span in drawn.spans
+        if span.facts.get("micro_batch") == 0 and span.stream == STREAMS[0]
+    }
+    assert len(inside) == len(pieces)
+    for ops in inside:
+        piece = pieces[ops[0].lane, "forward" if ops[0].kind == "forward" else "backward", ops[0].facts["chunk"]]
+        assert ops[0].start >= piece.start - 1e-12
+        assert ops[-1].start + ops[-1].seconds == pytest.approx(piece.start + piece.seconds, rel=1e-9)
+    # Together the stages (and chunks) compute what the whole model does, each op once.
+    alone = roofsim.ops("gpt2-124m", gpu="a100", engine="megatron-core").to_rows()
+    for phase in ("forward", "backward"):
+        ours = sum(op.facts["flops"] for ops in inside for op in ops if op.kind == phase)
+        assert ours == pytest.approx(sum(row["executed_flops"] for row in alone if row["phase"] == phase), rel=1e-6)
+    stages = {event["pid"] for event in slices(events, "layer")}
+    assert stages == set(range(len(drawn.lanes)))
+    watts = [event["args"]["watts"] for event in events if event["ph"] == "C" and event["name"] == "power, watts"]
+    assert 0.0 < max(watts) <= float(evaluation.device.power)
+
+
+def test_split_backward_passes_are_not_told_apart():
+    _, drawn, _ = traced(gpus=4, pipeline=4, schedule="zero-bubble", global_batch_size=16)
+    assert {op.kind for ops in drawn.beside.passes for op in ops} == {"forward"}

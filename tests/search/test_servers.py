@@ -143,6 +143,25 @@ def test_prompts_and_decode_apart_are_one_of_the_choices():
     assert single.plan.gpus == best.gpus
 
 
+def test_workers_apart_and_pipelines_are_tried_on_demand():
+    """Stated GPUs that such workers do not fill are refused, and the others are kept."""
+    given = dict(BASE, gpu="h100", request_rate=20, ttft="1s", tpot="15ms")
+    plan = roofsim.plan(
+        "llama3-8b", **given, gpus=[2, 6], axes={"parallel.tensor": [1]}, also=["disaggregation"], top=9
+    )
+    assert {"prefill_workers": 2, "decode_workers": 1} in plan.axes["workload.serving.disaggregated"]
+    assert plan.refused["workers-not-whole"] == 6
+    assert "a multiple of 3 GPUs" in plan.reasons["workers-not-whole"]
+    assert {one.gpus for one in plan.top} <= {2, 6}
+    apart = next(one for one in plan.top if one.changes["workload"].get("serving") and one.gpus == 6)
+    assert sum(apart.changes["workload"]["serving"]["disaggregated"].values()) == 6
+    assert roofsim.serve(merged(apart.changes, request_rate=20), ttft="1s", tpot="15ms").keeps_target
+    staged = roofsim.plan("llama3-8b", **given, axes={"parallel.tensor": [1]}, also=["pipeline"])
+    assert staged.axes["parallel.pipeline"] == [1, 2, 4]
+    with pytest.raises(SpecError, match="of the layouts of a step alone"):
+        roofsim.plan("llama3-8b", **given, also=["offload"])
+
+
 def test_plan_is_the_same_search_with_ranks_of_its_own():
     plan = roofsim.plan("llama3-8b", gpu=["h100"], **BASE, request_rate=150, **BOUNDS, top=2)
     assert plan.axes["parallel.tensor"] == [1, 2, 4, 8]

@@ -168,6 +168,7 @@ OTHER = {
     "decode_launch": "graphs",
     "decode_launch_on": {"hopper": "eager"},
     "never_expands_on": ["ada"],
+    "graph_collectives": False,
     "host_issue_time": "9 us",
     "host_call_time": "20 us",
     "host_backward_time": "15 us",

@@ -57,15 +57,6 @@ def fresh(code, *allowed):
     return done.stdout
 
 
-def asked(verb, question, allowed, *, html):
-    scenario, options = question
-    request = {"scenario": scenario, "options": options, "html": html}
-    code = f"from roofsim.web.in_browser import answer\nprint(answer({verb!r}, {json.dumps(request)!r}))"
-    answer = json.loads(fresh(code, *allowed))
-    assert answer["ok"], answer["error"]["message"]
-    return answer
-
-
 @pytest.mark.parametrize("scenario", [SMALL, SEVERAL], ids=["one card", "several"])
 def test_a_run_imports_numpy_and_yaml(scenario):
     seconds = float(fresh(f"import roofsim; print(roofsim.run({scenario!r}).step_time)", *ENGINE))
@@ -79,15 +70,21 @@ def test_what_is_wrong_is_said_with_pydantic():
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_answers_import_numpy_and_yaml(name):
-    answer = asked(name.partition("-")[0], ASKED[name], ENGINE, html=False)
-    assert answer["data"]
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_pages_import_what_the_bundle_holds(name):
-    answer = asked(name.partition("-")[0], ASKED[name], ENGINE | SHOWN, html=True)
-    assert "<" in answer["html"]
+def test_answers_import_numpy_and_yaml_and_pages_what_the_bundle_holds(name):
+    """Ask for data, then let come what pages take, and ask for the page."""
+    verb, (scenario, options) = name.partition("-")[0], ASKED[name]
+    data, page = (json.dumps({"scenario": scenario, "options": options, "html": html}) for html in (False, True))
+    code = (
+        "from roofsim.web.in_browser import answer\n"
+        f"print(answer({verb!r}, {data!r}))\n"
+        f"allowed |= {SHOWN!r}\n"
+        f"print(answer({verb!r}, {page!r}))\n"
+    )
+    answers = [json.loads(line) for line in fresh(code, *ENGINE).splitlines()]
+    for answer in answers:
+        assert answer["ok"], answer["error"]["message"]
+    assert answers[0]["data"]
+    assert "<" in answers[1]["html"]
 
 
 @pytest.mark.parametrize(

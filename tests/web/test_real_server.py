@@ -99,9 +99,9 @@ def test_a_question_that_takes_too_much_memory_is_refused_and_the_next_one_answe
         str(640 * 2**20),
     )  # far from its time limit when it is full
     axes = {"micro_batch_size": list(range(1, 3001)), "sequence_length": list(range(8, 1001))}
-    with running(workers=1, limit=120.0, command=worker) as port:
+    with running(workers=1, limit=900.0, command=worker) as port:
         wanted = {"scenario": {"model": "gpt2-124m"}, "options": {"axes": axes}, "html": False}
-        status, answer = post(port, wanted, verb="sweep", timeout=200)
+        status, answer = post(port, wanted, verb="sweep", timeout=950)
         assert status in (422, 503)
         assert "memory" in answer["error"]["message"], answer
         assert post(port, {"scenario": {"model": "gpt2-124m"}}, timeout=200)[0] == 200

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import roofsim
 from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.ops import Copy
 from roofsim.importers.captured.reading import read_capture
 from roofsim.memory.profile import profile
 from roofsim.records import dataclass
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.importers.captured.form import Capture
 
+#: What libraries' code of vision transformers does otherwise than transformers', which the catalog has.
+_TIMM: Final[dict[str, Any]] = {"model__fused_query_key_value": True}
+_TORCHVISION: Final[dict[str, Any]] = _TIMM | {"model__query_key_value_stack": "copied"}
 #: Captured model -> the catalog's model of the same network, the engine that runs it as its library does, and sizes.
 FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "gpt2": ("gpt2-124m", {"engine": "huggingface", "batch": 8, "seq_len": 1024}),
@@ -42,11 +46,11 @@ FAMILIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "swin-t": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-resnext50": ("resnext50-32x4d", {"batch": 64, "image_size": 224}),
     "timm-seresnet50": ("seresnet50", {"batch": 64, "image_size": 224}),
-    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-vit-base": ("vit-b16", {"batch": 64, "image_size": 224, **_TIMM}),
     "timm-swin-tiny": ("swin-tiny-patch4-window7-224", {"batch": 64, "image_size": 224}),
     "timm-beit-base": ("beit-base-patch16-224", {"batch": 64, "image_size": 224}),
-    "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224}),
-    "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224}),
+    "timm-deit-tiny": ("vit-tiny-patch16-224", {"batch": 64, "image_size": 224, **_TIMM}),
+    "vit-b-16": ("vit-b16", {"batch": 64, "image_size": 224, **_TORCHVISION}),
     "timm-mixer-b16": ("mixer-b16-224", {"batch": 64, "image_size": 224}),
     "sd15-unet": ("sd15-unet", {"batch": 4, "image_size": 64}),
 }
@@ -141,10 +145,31 @@ def _unread(capture: Capture) -> int:
     return total
 
 
+def copied(name: str) -> int:
+    """Return how many gradients a training step copies, as their views do not show them in the shape before."""
+    return sum(
+        round(float(op.repeats))
+        for op in graph_of(name).ops
+        if op.phase is Phase.BACKWARD
+        and isinstance(op, Copy)
+        and op.name.rstrip(".0123456789").endswith("copy_gradient")
+    )
+
+
+def copied_by_pytorch(name: str) -> int:
+    """Return how many tensors the captured backward pass copies."""
+    capture, _ = read_capture(file_of(name))
+    return int(capture.backward.get("aten.clone", 0))
+
+
 def beside_family(name: str) -> tuple[float, float]:
     """Return step times (seconds) of a capture and of the catalog's model, run alike."""
     model, asked = FAMILIES[name]
-    own, family = (roofsim.run(given, gpu=CARD, precision="bf16", **asked) for given in (file_of(name), model))
+    sizes = {key: value for key, value in asked.items() if not key.startswith("model__")}
+    own, family = (
+        roofsim.run(given, gpu=CARD, precision="bf16", **words)
+        for given, words in ((file_of(name), sizes), (model, asked))
+    )
     return float(own.step_time), float(family.step_time)
 
 
@@ -217,6 +242,7 @@ def page() -> DocsPage:
             "captures.md",
             table=listed(),
             number=len(every),
+            copies=sum(copied(name) == copied_by_pytorch(name) for name in captured()),
             parameters=sum(one.parameters == one.parameters_counted for one in every),
             flops=sum(abs(one.forward - 1.0) < 5e-7 and abs(one.backward - 1.0) < 5e-7 for one in every),
             saved=sum(abs(one.saved - 1.0) <= SAVED_WITHIN for one in every),

@@ -33,9 +33,46 @@ def beside(evaluation: Evaluation, spans: list[Span], costs: list[PassCost]) -> 
     )
 
 
-def beside_stages(spans: list[Span], lanes: int) -> Beside:
-    """Return what the stages of a pipeline hold and send: micro batches that are forward and not yet backward, bytes per second."""
-    return Beside(in_flight=[_in_flight([span for span in spans if span.lane == lane]) for lane in range(lanes)])
+def beside_stages(spans: list[Span], lanes: int, passes: list[list[Span]]) -> Beside:
+    """Return what the stages of a pipeline hold and draw: micro batches that are forward and not yet backward, watts of passes.
+
+    Parameters
+    ----------
+    passes
+        Ops of passes that are written out; others of a stage, a kind and a chunk draw as they do.
+    """
+    drawn = {(ops[0].lane, _kind_of(ops), ops[0].facts["chunk"]): _mean_watts(ops) for ops in passes}
+    return Beside(
+        in_flight=[_in_flight([span for span in spans if span.lane == lane]) for lane in range(lanes)],
+        passes=passes,
+        stage_power=[_pass_power([span for span in spans if span.lane == lane], drawn) for lane in range(lanes)],
+    )
+
+
+def _kind_of(ops: list[Span]) -> str:
+    """Return the kind of a pass by its ops: what is computed again belongs to the backward pass."""
+    return KINDS[FORWARD] if all(op.kind == KINDS[FORWARD] for op in ops) else KINDS[BACKWARD]
+
+
+def _mean_watts(ops: list[Span]) -> float | None:
+    """Return the mean watts of ops over all the time that their pass takes; None where they are not known."""
+    if not all("watts" in op.facts for op in ops if op.seconds > 0.0):
+        return None
+    lasts = ops[-1].start + ops[-1].seconds - ops[0].start
+    return sum(op.facts["watts"] * op.seconds for op in ops if op.seconds > 0.0) / lasts if lasts > 0.0 else None
+
+
+def _pass_power(spans: list[Span], drawn: dict[tuple[int, str, int], float | None]) -> Levels:
+    """Return the mean watts of each pass of a stage, and none between passes."""
+    levels: Levels = []
+    for span in sorted((span for span in spans if "chunk" in span.facts), key=lambda span: span.start):
+        watts = drawn.get((span.lane, span.kind, span.facts["chunk"])) if span.stream == COMPUTE else None
+        if watts is None:
+            continue
+        if levels and levels[-1][0] >= span.start:
+            levels.pop()
+        levels += [(span.start, {"watts": watts}), (span.start + span.seconds, {"watts": 0.0})]
+    return levels
 
 
 def _memory(evaluation: Evaluation, spans: list[Span]) -> Levels:

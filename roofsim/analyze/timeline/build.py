@@ -10,6 +10,7 @@ from roofsim.analyze.timeline.beside import beside, beside_stages
 from roofsim.analyze.timeline.exposure import GroupTime, group_times, rows
 from roofsim.analyze.timeline.passes import AFTERWARDS, Writer, run_of, waits_after
 from roofsim.analyze.timeline.spans import COMPUTE, Lane, Span, Timeline
+from roofsim.analyze.timeline.stage_ops import ops_of_passes
 from roofsim.cost.scales import Scales
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import stage_costs
@@ -115,6 +116,7 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     ran = simulate(schedule, times, shown_count, parallel.virtual_stages, latency)
     pipeline = _Pipeline(ran, times, kinds, groups, alone)
     spans, step_time = pipeline.work(parallel.virtual_stages), float(evaluation.step.step)
+    passes = ops_of_passes(evaluation, spans, kinds, groups, costs, shown)
     waits = {name: float(evaluation.step.waits[name]) for name in AFTERWARDS}
     notes = []
     if shown_count == count:
@@ -134,7 +136,7 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
         shown_micro_batches=shown_count,
         schedule=schedule.name,
         notes=notes,
-        beside=beside_stages(spans, len(kinds)),
+        beside=beside_stages(spans, len(kinds), passes),
     )
 
 

@@ -149,6 +149,12 @@ class Writer:
             self._ops(part, tail, run.update + run.host_update, shares, int(part.micro_batches) - 1)
         self._wait("host_link", run.copies_once)
 
+    def one_pass(self, run: Run, groups: list[GroupTime]) -> None:
+        """Write the ops of one micro batch, without what runs once; nothing where there are too many."""
+        body = [cost for cost in run.part.costs if cost.op.phase is not Phase.OPTIMIZER]
+        if _length(body) <= MOST_OPS:
+            self._ops(run.part, body, run.each - run.overhead, self._shares(run, body, groups), 0)
+
     def finish(self, made: Made) -> None:
         """Fill what is left of the step."""
         after = {name: made.waits[name] for name in AFTERWARDS}

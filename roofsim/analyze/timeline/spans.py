@@ -92,6 +92,10 @@ class Beside:
         Name, start and seconds of what the host issues.
     in_flight
         Of pipelines: micro batches that each lane holds.
+    passes
+        Of pipelines: the ops inside passes, those of a pass together.
+    stage_power
+        Of pipelines: watts of each lane, the mean over each pass.
     """
 
     memory: list[tuple[float, dict[str, float]]] = field(default_factory=list)
@@ -99,6 +103,8 @@ class Beside:
     links: dict[str, list[tuple[float, dict[str, float]]]] = field(default_factory=dict)
     issue: list[tuple[str, float, float]] = field(default_factory=list)
     in_flight: list[list[tuple[float, dict[str, float]]]] = field(default_factory=list)
+    passes: list[list[Span]] = field(default_factory=list)
+    stage_power: list[list[tuple[float, dict[str, float]]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -52,6 +52,8 @@ class Dims:
         Sizes at which the program is looked at; a fixed one is the only one.
     others
         Open dimensions that are neither.
+    numbers
+        Inputs of one whole number, which may be stated as sizes are.
     """
 
     counted_in: str
@@ -60,6 +62,7 @@ class Dims:
     batches: tuple[int, ...]
     lengths: tuple[int, ...]
     others: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
 
     def points(self) -> list[Point]:
         """Return the sizes at which it is looked at: every length at one batch, the other batches at the first and the last."""
@@ -110,7 +113,11 @@ def dims_of(inputs: Sequence[ProgramInput], fixed: Mapping[str, int]) -> Dims:
     if not length and rest and not (sizes and isinstance(_number(sizes[0], fixed), int)):
         counted = "tokens" if counted == "samples" else counted
         length = rest[:1]
-    number = next((n for size in sizes if (n := _number(size, fixed)) is not None), 1)
+    usual = dims_of(inputs, {}) if fixed else None
+    stood = next((fixed[name] for name in usual.length if name in fixed), None) if usual else None
+    if usual is not None and stood is not None and not length:  # what stands for the length has a number
+        counted = usual.counted_in
+    number = next((n for size in sizes if (n := _number(size, fixed)) is not None), stood or 1)
     whole = next((n for size in first if (n := _number(size, fixed)) is not None), 1)
     return Dims(
         counted_in=counted,

@@ -89,7 +89,7 @@ def _program(path: Path, digest: str, fixed: Mapping[str, int], stated: frozense
     if digest_of(path) != digest:
         fail(str(path), "has changed since it was read", "Run the command again.")
     dims = _file(path, digest).dims({})
-    known = [*([] if dims.batch is None else [dims.batch]), *dims.length, *dims.others]
+    known = [*([] if dims.batch is None else [dims.batch]), *dims.length, *dims.others, *dims.numbers]
     for name in fixed:
         if name not in known:
             fail(

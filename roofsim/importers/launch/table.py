@@ -19,7 +19,7 @@ _HERE: Final = Path(__file__).parent
 _PARTS: Final = _HERE / "parts"
 _LISTS: Final = ("product", "quotient", "multiple_of", "said_by")
 _TUPLES: Final = (
-    "scripts", "command", "model", "changes_nothing", "launchers", "variables", "signs", "unset", "engine_variants",
+    "scripts", "command", "model", "changes_nothing", "launchers", "variables", "signs", "unset", "engine_variants", "aliases",
 )  # fmt: skip
 
 
@@ -124,8 +124,8 @@ class FlagTable:
 
     Attributes
     ----------
-    name, source
-        What it is called, and where its flags are documented.
+    name, aliases, source
+        What it is called, what else people call it, and where its flags are documented.
     engine
         Engine of the scenario, with the variants that hold where no flag says otherwise.
     engine_variants
@@ -194,6 +194,7 @@ class FlagTable:
     changes_nothing: tuple[str, ...] = ()
     same: dict[str, str] = field(default_factory=dict)
     overrides: bool = False
+    aliases: tuple[str, ...] = ()
     index: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -254,7 +255,7 @@ def written() -> list[str]:
 
 @lru_cache
 def table_of(name: str) -> FlagTable:
-    """Return the table of a program.
+    """Return the table of a program, by its name or by one of its aliases.
 
     Raises
     ------
@@ -262,6 +263,9 @@ def table_of(name: str) -> FlagTable:
         For a program without one.
     """
     if name not in names():
+        for other in names():
+            if name in table_of(other).aliases:
+                return table_of(other)
         raise UnknownNameError(f"no launch command of {name[:80]!r} is known. {did_you_mean(name, names())}")
     data = _with_parts(dict(read_yaml(_HERE / f"{name}.yaml").data))
     del data["schema"]

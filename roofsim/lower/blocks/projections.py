@@ -53,6 +53,37 @@ def by_head(layers: Layers, x: Tensor, heads: Real) -> Tensor:
     return layers.view(x, "reshape", *x.shape[:2], heads, x.shape[2] / heads)
 
 
+def project_copied(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values as torch.nn.MultiheadAttention takes them out of one projection.
+
+    Its input has the tokens first, so it is copied, and the bias is added by a kernel of its own; the stack of three is copied, and
+    each is taken by its index, so that three gradients of the whole stack are added up (torch/nn/functional.py,
+    multi_head_attention_forward and _in_projection_packed).
+    """
+    b, batch, length, size = layers.b, x.shape[0], x.shape[1], heads.head_size
+    width = heads.heads * size
+    turned = layers.copy(layers.view(x, "transpose", length, batch, x.shape[-1]), "contiguous")
+    with b.scope(Purpose.QUERY_KEY_VALUE):
+        weight = b.parameter("weight", 3.0 * width, x.shape[-1])
+        out = b.tensor("out", length, batch, 3.0 * width)
+        b.emit(
+            Matmul,
+            "matmul",
+            inputs=(turned, weight),
+            outputs=(out,),
+            m=length * batch,
+            n=3.0 * width,
+            k=x.shape[-1],
+        )
+        if bias is not None:
+            out = layers.add(out, bias)
+    shown = layers.view(out, "transpose", 3.0, length, batch, width, copies_gradient=True)
+    stack = layers.copy(shown, "contiguous")
+    parts = layers.split(stack, 1.0, 1.0, 1.0, axis=0, function="slices")
+    q, k, v = (layers.view(part, "transpose", batch, length, heads.heads, size) for part in parts)
+    return q, k, v
+
+
 def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of one projection as timm's code takes them apart.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
@@ -84,6 +85,26 @@ class CapturedGraph:
                 )
             )
         return asked
+
+    @cached_property
+    def _made_by(self) -> dict[int, CapturedOp]:
+        return {number: op for op in self.capture.ops for number in op.makes}
+
+    @cached_property
+    def _read_by(self) -> dict[int, list[CapturedOp]]:
+        readers: dict[int, list[CapturedOp]] = {}
+        for op in self.capture.ops:
+            for number in op.reads:
+                readers.setdefault(number, []).append(op)
+        return readers
+
+    def maker(self, number: int) -> CapturedOp | None:
+        """Return the op that makes a tensor; None: it stands before the program."""
+        return self._made_by.get(number)
+
+    def readers(self, number: int) -> list[CapturedOp]:
+        """Return the ops that read a tensor."""
+        return self._read_by.get(number, [])
 
     def is_read(self, number: int) -> bool:
         """Tell whether an op reads a tensor, or shows its storage."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Cast, Copy, Embedding, Gather, Sort, View
 from roofsim.graph.tensor import AUTO, Role
-from roofsim.numeric import product
+from roofsim.lower.captured.layouts import copies_gradient
+from roofsim.numeric import product, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -26,7 +27,15 @@ def view(at: CapturedGraph, row: str) -> None:
     if row == "transpose" and source.role is Role.PARAMETER and _only_multiplied(at, at.op.makes[0]):
         at.env[at.op.makes[0]] = source
         return
-    at.emit(View, row, (source,), function=row)
+    if row == "expand" and _shows_all(at):
+        row = "reshape"
+    at.emit(View, row, (source,), function=row, copies_gradient=row == "transpose" and copies_gradient(at))
+
+
+def _shows_all(at: CapturedGraph) -> bool:
+    """Tell whether an expansion shows what it reads as it is: its gradient is no sum."""
+    before, after = at.shape(at.op.reads[0]), at.shape(at.op.makes[0])
+    return len(before) == len(after) and all(map(same, before, after))
 
 
 def _written(at: CapturedGraph, row: str) -> None:

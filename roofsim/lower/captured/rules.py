@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from roofsim.lower.captured import heavy, light, moves
 from roofsim.lower.captured.exchange import rule_of_collective
 from roofsim.lower.captured.light import Pointwise
+from roofsim.lower.captured.names import ATTENTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,14 +181,6 @@ RESIZES: Final = {
         "upsample_trilinear3d grid_sampler_2d",
         "bilinear",
     ),
-}
-
-ATTENTIONS: Final = {
-    "_scaled_dot_product_flash_attention": "flash",
-    "_scaled_dot_product_flash_attention_for_cpu": "flash",
-    "_scaled_dot_product_cudnn_attention": "flash",
-    "_scaled_dot_product_efficient_attention": "efficient",
-    "scaled_dot_product_attention": "flash",
 }
 
 LOSSES: Final = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.lower.captured.rules import ATTENTIONS, COPIES, ELEMENTWISE, FILLS, LOSSES, NORMS, REDUCTIONS, VIEWS
+from roofsim.lower.captured.names import ATTENTIONS
+from roofsim.lower.captured.rules import COPIES, ELEMENTWISE, FILLS, LOSSES, NORMS, REDUCTIONS, VIEWS
 from roofsim.lower.captured.splits import CannotSplitError, Split, aligned, reshaped, value, values
 
 if TYPE_CHECKING:

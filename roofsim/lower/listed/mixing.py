@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, graphs, mixers
+    from roofsim.spec.model.layers import blocks, graphs, mixers, time_mixes
 
 Kept = dict[str, Any]
 
@@ -76,16 +76,17 @@ def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tens
     layers, memory = context.layers, kept[block.memory]
     count, width = context.size(block.num_attention_heads), x.shape[-1]
     size = width / count if block.head_size is None else context.size(block.head_size)
-    heads = Heads(heads=count, kv_heads=count, head_size=size, value_head_size=size, causal=False)
+    shared = count if block.num_key_value_heads is None else context.size(block.num_key_value_heads)
+    heads = Heads(heads=count, kv_heads=shared, head_size=size, value_head_size=size, causal=False)
     bias = ProjectionBiases.all(block.biases)
     with layers.b.scope(Purpose.CROSS_ATTENTION):
         q = layers.linear(x, count * size, Purpose.QUERY, bias=bias.query)
-        k = layers.linear(memory, count * size, Purpose.KEY, bias=bias.key)
+        k = layers.linear(memory, shared * size, Purpose.KEY, bias=bias.key)
         if block.query_key_norm == "full":
             form = block.normalization_weight
             q, k = layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
-        q, k = by_head(layers, q, count), by_head(layers, k, count)
-        v = by_head(layers, layers.linear(memory, count * size, Purpose.VALUE, bias=bias.value), count)
+        q, k = by_head(layers, q, count), by_head(layers, k, shared)
+        v = by_head(layers, layers.linear(memory, shared * size, Purpose.VALUE, bias=bias.value), shared)
         return layers.linear(attend(layers, context.call, heads, q, k, v), width, Purpose.OUTPUT, bias=block.biases)
 
 
@@ -169,7 +170,7 @@ def short_conv(context: Context, block: mixers.ShortConvBlock, x: Tensor, _: Kep
     return layers.linear(layers.mul(last, mixed), width, Purpose.PROJECT_OUT, bias=block.bias)
 
 
-def time_mix(context: Context, block: mixers.TimeMixBlock, x: Tensor, kept: Kept) -> Tensor:
+def time_mix(context: Context, block: time_mixes.TimeMixBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build RWKV's attention."""
     layers, call = context.layers, context.call
     if block.version == 4:
@@ -193,14 +194,14 @@ def time_mix(context: Context, block: mixers.TimeMixBlock, x: Tensor, kept: Kept
     return out
 
 
-def channel_mix(context: Context, block: mixers.ChannelMixBlock, x: Tensor, _: Kept) -> Tensor:
+def channel_mix(context: Context, block: time_mixes.ChannelMixBlock, x: Tensor, _: Kept) -> Tensor:
     """Build RWKV's feed-forward layer."""
     inner = 4.0 * x.shape[-1] if block.intermediate_size is None else context.size(block.intermediate_size)
     return receptance.channel_mix(context.layers, context.call, x, inner, gated=block.gated)
 
 
 def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
-    """Put kept tokens in the place of those that hold room for them (``masked_scatter``)."""
+    """Put kept tokens in the place of those that hold room for them (``masked_scatter``), or add them there."""
     layers, tokens = context.layers, kept[block.tokens]
     b, (batch, length, width) = layers.b, x.shape
     with b.scope("place"):
@@ -210,6 +211,7 @@ def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
         )
         rows = layers.view(tokens, "reshape", tokens.numel / width, width)
         picked = layers.view(graph_nodes.per_edge(layers, rows, order, "picked"), "reshape", batch, length, width)
+        picked = layers.add(x, picked) if block.adds else picked
         return layers.pointwise("where", mask, picked, x, dtype=x.dtype)
 
 

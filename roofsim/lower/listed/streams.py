@@ -42,12 +42,13 @@ def gate(context: Context, block: streams.GateBlock, x: Tensor, kept: Kept) -> T
 
 
 def _part(context: Context, rows: Tensor, which: Any, x: Tensor) -> Tensor:
-    """Return a part of rows ``[batch, parts x width]`` as one token of each sample; all parts are shown at once."""
+    """Return a part of rows ``[batch, parts x width]`` as one token of each sample, or of tokens; all parts are shown at once."""
     width = x.shape[-1]
     parts = context.parts.get(rows)
     if parts is None:
         layers, count = context.layers, round(context.count(rows.shape[-1] / width))
-        row = rows if len(x.shape) == 2 else layers.view(rows, "reshape", rows.shape[0], 1.0, rows.shape[-1])
+        alike = len(rows.shape) == len(x.shape)
+        row = rows if alike else layers.view(rows, "reshape", rows.shape[0], 1.0, rows.shape[-1])
         parts = context.parts[rows] = layers.split(row, *(width for _ in range(count)))
     return parts[round(context.count(which))]
 

@@ -37,6 +37,6 @@ def _first(layers: VisionLayers, turned: Tensor, width: Real, purpose: Purpose, 
 
 def affine(context: Context, block: token_mixers.AffineBlock, x: Tensor, _: Kept) -> Tensor:
     """Scale and shift each channel."""
-    layers, width = context.layers, x.shape[-1]
+    layers, width = context.layers, x.shape[1] if context.is_map(x) else x.shape[-1]
     x = layers.mul(x, layers.b.parameter("scale", width)) if block.scale else x
     return layers.add(x, layers.b.parameter("shift", width)) if block.shift else x

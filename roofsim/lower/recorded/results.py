@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.lower.captured import rules
+from roofsim.lower.captured.names import ATTENTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -307,7 +308,7 @@ def _table() -> dict[str, Callable[[RecordedCall, list[Made]], tuple[Made, ...] 
         (rules.NORMS, _normed),
         (rules.POOLS, _pooled),
         (rules.RESIZES, _resized),
-        (rules.ATTENTIONS, _attended),
+        (ATTENTIONS, _attended),
         (rules.LOSSES, _lost),
     )
     own: dict[str, Callable[[RecordedCall, list[Made]], tuple[Made, ...] | None]] = {

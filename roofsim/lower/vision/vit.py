@@ -1,4 +1,4 @@
-"""Lower transformers over image patches: ViT and DeiT as transformers or timm write them, and BEiT."""
+"""Lower transformers over image patches: ViT and DeiT as transformers, timm or torchvision write them, and BEiT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roofsim.lower.blocks.attention import attend, kernel_of
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.heads import Heads
-from roofsim.lower.blocks.projections import ProjectionBiases, project, project_stacked
+from roofsim.lower.blocks.projections import ProjectionBiases, project, project_copied, project_stacked
 from roofsim.lower.blocks.relative_bias import aligned, contiguous_bias, indexed_bias
 from roofsim.numeric import Real, floor
 from roofsim.records import dataclass
@@ -105,6 +105,8 @@ class _Vit:
                     mask = aligned(layers, contiguous_bias(layers, bias, q), x.shape[1], x.shape[0])
             context = attend(layers, self.call, self.heads, q, k, v, mask, bias)
             out = leave(layers, layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=True))
+            if model.query_key_value_stack == "copied":  # tokens come first in it
+                out = layers.view(out, "transpose", *out.shape, copies_gradient=True)
             return layers.dropout(out, model.dropout)
 
     def _projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,7 +116,8 @@ class _Vit:
                 query=model.query_key_value_bias, key=bool(model.key_bias), value=model.query_key_value_bias
             )
             return project(layers, x, self.heads, biases)
-        return project_stacked(layers, x, self.heads, self._stacked_bias())
+        take = project_copied if model.query_key_value_stack == "copied" else project_stacked
+        return take(layers, x, self.heads, self._stacked_bias())
 
     def _stacked_bias(self) -> Tensor | None:
         """Return the bias of the joint projection; without one for the keys it is put together from three parts."""

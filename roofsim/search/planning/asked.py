@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
-from roofsim.search.planning.choices import ALSO
+from roofsim.search.planning.choices import ALSO, ALSO_SERVED
 from roofsim.search.planning.objectives import checked_objective, read_constraints
 from roofsim.search.planning.space import Wish
 from roofsim.search.written_axes import read_written_axes
@@ -66,11 +66,12 @@ def checked_also(names: Iterable[str], place: Place) -> tuple[str, ...]:
     Raises
     ------
     SpecError
-        For a name that is none of `ALSO`.
+        For a name that is none of `ALSO` and `ALSO_SERVED`.
     """
+    known = (*ALSO, *ALSO_SERVED)
     for name in (names := tuple(names)):
-        if name not in ALSO:
-            hint = did_you_mean(name, ALSO) or f"Known: {', '.join(ALSO)}."
+        if name not in known:
+            hint = did_you_mean(name, known) or f"Known: {', '.join(known)}."
             raise SpecError(Problem(f"unknown name {name!r} of what else to try", place, hint=hint))
     return tuple(dict.fromkeys(names))
 
@@ -87,7 +88,9 @@ def read_gpus(given: int | str | Iterable[int], place: Place) -> tuple[int, ...]
         For what is no number of GPUs.
     """
     values: list[Any]
-    if isinstance(given, str):
+    if isinstance(given, str) and not given.strip():
+        values = [given]
+    elif isinstance(given, str):
         doubled = ",".join(f"{part}:x2" if _RANGE.fullmatch(part) else part for part in given.split(","))
         values = read_written_axes([f"hardware.gpus={doubled}"], place.source)["hardware.gpus"]
     else:

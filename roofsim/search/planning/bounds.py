@@ -3,10 +3,10 @@
 A layer's kernels and bytes, and what it shows of communication inside its replica, depend on the ranks of the replica and the
 micro batch alone (`roofsim.search.planning.layer_costs`). The rest only adds to it: ends of the model, gradients, shards,
 stragglers, messages between stages. So of ``m`` micro batches, a pipeline of ``p`` stages with ``v`` chunks each, stages of
-``n_i`` layers, and ``w`` seconds that a layer takes at least::
+``n_i`` layers, ``w`` seconds that a layer takes at least, and ``h`` that head and loss take on the stage that has them::
 
-    step >= m (L w + ends) / p                   the slowest stage does no less than the mean
-    step >= m n_i w + sum_{k < i} n_k w / v      the first micro batch comes, and the last returns, through the stages before
+    step >= m (L w + ends) / p                       the slowest stage does no less than the mean
+    step >= m (n_i w + h_i) + sum_{k < i} n_k w / v  the first micro batch comes, and the last returns, through the stages before
 
 and the update of the first stage follows. Schedules that put gradients of weights off have no such way back. Of the memory, a
 stage holds the states of its layers, and what they save of each micro batch that is under way. Copies to and from the host run
@@ -26,7 +26,7 @@ from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
-from roofsim.search.planning.layer_costs import MEMORY, PARTS, STATES
+from roofsim.search.planning.layer_costs import HEAD, PARTS, STATES, head_part
 from roofsim.spec.scenario.layout import expert_tensor_of
 from roofsim.spec.scenario.sharding import ShardedOver
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Costs = Mapping[str, tuple[Array, Array]]
 
 #: Rounding.
-_SLACK: Final = 1.0 - 1e-9
+SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
 _SLOWED: Final = 2.0
 #: Level of sharding -> what it shares out.
@@ -118,6 +118,12 @@ class FamilyWords:
         """Tell which schedules part gradients of weights from those of inputs, with one chunk or with several."""
         split = [float(_schedule(name, several=several).splits_backward) for name in self.schedules]
         return np.array(split).reshape(-1, 1, 1)
+
+    @property
+    def folds(self) -> NDArray[np.bool_]:
+        """Whether the first stage has the head, where there are several chunks."""
+        first = [_schedule(name, several=True).head_on_first(2.0) for name in self.schedules]
+        return np.array(first).reshape(-1, 1, 1)
 
     def of_families(self, mesh: Array) -> Array:
         """Return what is known on both axes and of each row, family by family."""
@@ -245,13 +251,14 @@ def _samples(point: Point) -> Any:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Seconds of one micro batch in each row of some layouts: of a layer, of the whole model, and of a layer's update.
+    """Seconds of one micro batch in each row of some layouts: of a layer, of the whole model, and of head and loss.
 
-    And those in which the card may draw the energy of a layer.
+    And those of a layer's update, and in which the card may draw the energy of a layer.
     """
 
     layer: Array
     whole: Array
+    head: Array
     update: Array
     energy: Array
 
@@ -262,7 +269,8 @@ class DeviceTime:
         micro, resolved, update = layouts.micro_batches, layouts.resolved, layer["update"]
         device = _seconds(resolved, layer, update, micro)
         whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
-        return cls(device, whole, np.maximum(update, 0.0), np.maximum(layer["energy"], 0.0))
+        head = _head_seconds(resolved, layer, ends, {part: costs[head_part(part)][1] for part in HEAD}, device)
+        return cls(device, whole, head, np.maximum(update, 0.0), np.maximum(layer["energy"], 0.0))
 
 
 def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: HostTime | None = None) -> Array:
@@ -270,16 +278,17 @@ def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: H
     micro, shards = layouts.micro_batches, layouts.shards(words)
     fewer, left = layouts.dealt(words)
     first = np.maximum(fewer - words.counted - layouts.others, 0.0)
-    seconds, whole, once = device.layer, device.whole, device.update / shards
+    seconds, whole, head, once = device.layer, device.whole, device.head, device.update / shards
     if host is not None:
         copied = host.micro_batch(shards, words.shared["parameters"])
+        head = np.where((copied > seconds) | host.fewer_kernels, 0.0, head)  # copies run behind the head as well
         seconds = np.maximum(0.0 if host.fewer_kernels else seconds, copied)
         whole = np.maximum(0.0 if host.fewer_kernels else whole, layouts.layers * copied)
         once = host.once(shards, device.layer)
     shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
-    least = np.broadcast_to(_bubbled(layouts, words, fewer, left), shape) * (seconds * _SLACK)
-    np.maximum(least, micro * whole / layouts.stages * _SLACK, out=least)
-    least += first * (once * _SLACK)
+    least = np.broadcast_to(_bubbled(layouts, words, fewer, left, seconds, head), shape) * SLACK
+    np.maximum(least, micro * whole / layouts.stages * SLACK, out=least)
+    least += first * (once * SLACK)
     return words.of_families(least)
 
 
@@ -293,7 +302,7 @@ def least_energy(layouts: Layouts, words: FamilyWords, device: DeviceTime, step:
     fewer, _ = layouts.dealt(words)
     layers = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
     shape = (len(words.schedules), len(words.ranks), len(layouts.stages))
-    kernels = words.of_families(np.broadcast_to(layers * (layouts.micro_batches * device.energy * _SLACK), shape))
+    kernels = words.of_families(np.broadcast_to(layers * (layouts.micro_batches * device.energy * SLACK), shape))
     least: Array = waiting * step + (1.0 - waiting) * np.minimum(kernels, step)
     return least
 
@@ -301,8 +310,8 @@ def least_energy(layouts: Layouts, words: FamilyWords, device: DeviceTime, step:
 def least_of_all(layouts: Layouts, words: FamilyWords, device: DeviceTime) -> Array:
     """Return the seconds that a step of each row takes at least in any family: without copies to the host, and without update."""
     fewer, left = layouts.dealt(words)
-    most: Array = _bubbled(layouts, words, fewer, left).min(axis=(0, 1))
-    return np.maximum(most * device.layer, layouts.micro_batches * device.whole / layouts.stages) * _SLACK
+    most: Array = _bubbled(layouts, words, fewer, left, device.layer, device.head).min(axis=(0, 1))
+    return np.maximum(most, layouts.micro_batches * device.whole / layouts.stages) * SLACK
 
 
 def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
@@ -321,59 +330,33 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     return slowest
 
 
-def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array) -> Array:
-    """Return for how many layers one after another a pipeline waits at least, layers dealt out as they are; families by rows."""
+def _head_seconds(
+    resolved: Resolved, layer: dict[str, Array], ends: dict[str, Array], head: dict[str, Array], device: Array
+) -> Array:
+    """Return what head and loss add at least to what their stage's layers take in one micro batch; `device`: one of these.
+
+    Where they draw less power than the layers, these may run at a higher clock beside them: of a second, what is
+    left of it in ``s (d / s)^(1 / c)`` when ``d`` stays (`throttled`). Messages of layers may hide behind them.
+    """
+    short, held, drawn, host = (np.maximum(head[part], 0.0) for part in HEAD)
+    cooler = drawn * np.maximum(layer["short"], 0.0) < np.maximum(layer["drawn"], 0.0) * short
+    spared = 1.0 / resolved.constants.physics["clock_power"]
+    seconds = held + short * np.where(cooler, 1.0 - spared, 1.0) + np.minimum(ends["links"], 0.0)
+    added: Array = np.where(device > layer["host"], seconds, np.minimum(seconds, host))
+    return np.maximum(added, 0.0)
+
+
+def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array, layer: Array, head: Array) -> Array:
+    """Return the seconds of a pipeline at least, with layers of `layer` seconds dealt out as they are; families by rows."""
     stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
-    split = np.where(layouts.chunks > 1.0, words.splits(several=True), words.splits(several=False))
+    several = layouts.chunks > 1.0
+    split = np.where(several, words.splits(several=True), words.splits(several=False))
     way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
     last = np.maximum(fewer - words.loss - layouts.others_from(words, stages - 1.0, fewer), 0.0)
-    through = micro * last + np.maximum(depth - last, 0.0) * way
+    through = (micro * last + np.maximum(depth - last, 0.0) * way) * layer + np.where(
+        several & words.folds, 0.0, micro * head
+    )
     before = np.maximum(np.minimum(left, stages - 2.0) * fewer - words.counted - layouts.others, 0.0)
     fuller = micro * np.maximum(fewer + 1.0 - layouts.others_from(words, left, fewer), 0.0) + before * way
-    most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller), through)
+    most = np.where((left > 0.0) & (left <= stages - 2.0), np.maximum(through, fuller * layer), through)
     return np.where((stages > 1.0) & ~words.stated, most, 0.0)
-
-
-# -- bytes ----------------------------------------------------------------------------------------------------------------
-
-
-def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
-    """Return the bytes that the fullest rank holds at least, when the forward pass of a micro batch has ended.
-
-    Families stand on the first axis, rows on the second.
-    """
-    resolved = layouts.resolved
-    fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
-    layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
-    if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
-        layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
-    shards = layouts.shards(words)
-    state: Any = np.zeros((len(words.ranks), len(layouts.stages)))
-    for name in STATES:
-        state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
-    fewer, left = layouts.dealt(words)
-    first = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
-    # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
-    index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
-    own = np.where(index <= layouts.stages - 2.0, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
-    own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
-    own = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0) & ~words.stated, own, 0.0)
-    least = state * first + _saved(layouts, words, layer, first, np.zeros(1))
-    later = state * own
-    later += _saved(layouts, words, layer, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
-    np.maximum(least, later, out=least)
-    np.maximum(least, state * (layouts.layers / layouts.stages), out=least)
-    least += fixed
-    least *= _SLACK
-    return words.of_families(least)
-
-
-def _saved(layouts: Layouts, words: FamilyWords, layer: dict[str, Array], layers: Array, index: Array) -> Array:
-    """Return what a stage of so many layers saved of micro batches under way.
-
-    A stage may hand on what its last layer made instead of saving it.
-    """
-    saving = np.maximum(layers - 1.0, 0.0)
-    waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
-    saved: Array = saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
-    return saved

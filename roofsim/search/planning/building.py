@@ -6,13 +6,13 @@ import hashlib
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Place, RoofsimError
-from roofsim.numeric import real
-from roofsim.search.axes import read_axes
-from roofsim.search.planning.choices import ENGINE
+from roofsim.errors import Place, Problem, RoofsimError, SpecError
+from roofsim.search.axes import key_path, read_axes
+from roofsim.search.planning.choices import ALSO, ALSO_SERVED, ENGINE, check_also
 from roofsim.search.planning.engines import offer_of, offers_of, tried_engines, united
 from roofsim.search.planning.space import ALONE, PlanSpace
-from roofsim.spec.scenario.document import section_path, with_override
+from roofsim.spec.scenario.document import with_override
+from roofsim.units import read_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Where nobody states a batch, the largest number of GPUs has so many micro batches of one sample each.
 BATCHES: Final = 4
+#: Samples of a step at most: divisors of a batch are looked for up to its root.
+MOST_SAMPLES: Final = 10**12
 
 
 def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resolved]) -> PlanSpace:
@@ -34,7 +36,7 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         When the scenario itself is wrong, or an axis.
     """
     alone = document
-    fixed = {".".join(section_path(key, Place("--fix"))) for key in wish.fixed}
+    fixed = {".".join(key_path(key, Place("--fix"))) for key in wish.fixed}
     stated = {key: _stated(document, key) for key in (*ALONE, "parallel.offload")}
     for key, value in ALONE.items():
         alone = with_override(alone, key, value, "plan")
@@ -42,6 +44,8 @@ def space_of(document: Document, wish: Wish, resolve: Callable[[Document], Resol
         alone = with_override(alone, "hardware.gpu", wish.cards[0], "--gpu")
     resolved = resolve(_without(alone, "workload.global_batch_size"))
     trains = resolved.workload.phase == "train"
+    check_also([name for name in wish.also if name in ALSO_SERVED], (), "for servers that keep --ttft or --tpot")
+    check_also(wish.also, ALSO if trains else (), "in training")
     if not trains:
         alone = with_override(alone, "parallel.sharding", None, "plan")
     batch, assumed = _batch(document, wish, trains=trains)
@@ -117,7 +121,16 @@ def _batch(document: Document, wish: Wish, *, trains: bool) -> tuple[int, tuple[
     if trains:
         stated = _stated(document, "workload.global_batch_size")
         if stated is not None:
-            return int(real(stated)), ()
+            batch = read_count(stated) if isinstance(stated, str) else stated
+            if (
+                not isinstance(batch, int | float)
+                or isinstance(batch, bool)
+                or not 1 <= batch <= MOST_SAMPLES
+                or not float(batch).is_integer()
+            ):
+                said = f"expected a whole number of samples from 1 to {MOST_SAMPLES:,}; got {str(stated)[:40]}"
+                raise SpecError(Problem(said, path="workload.global_batch_size"))
+            return int(batch), ()
         batch = BATCHES * max(wish.gpus)
         return batch, (f"global_batch_size: {batch}, {BATCHES} samples per GPU of the largest number",)
     each = _stated(document, "workload.micro_batch_size") or _stated(document, "workload.batch_size") or 1

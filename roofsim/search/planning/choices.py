@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.errors import Place, Problem, SpecError
 from roofsim.search.planning.rows import divisors, doublings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from roofsim.spec.engine.ranks import LayoutChoices
     from roofsim.spec.resolve import Resolved
@@ -27,6 +28,26 @@ ALSO: Final = {
     "offload": "parts of the state on the host, where the engine keeps them there",
     "options": "switches of the engine for overlap, fusion and launches (`layouts.options`)",
 }
+
+#: What a search for servers that keep bounds on latencies tries only where it is asked to.
+ALSO_SERVED: Final = {
+    "pipeline": "replicas of 2 and 4 pipeline stages",
+    "disaggregation": "prompts and decode steps on workers of their own, in several proportions",
+}
+
+
+def check_also(names: Iterable[str], known: Iterable[str], of: str) -> None:
+    """Refuse what is not tried in a search of this kind; `of` says which others try it.
+
+    Raises
+    ------
+    SpecError
+        For such a name.
+    """
+    for name in names:
+        if name not in known:
+            hint = f"This search tries {', '.join(known) or 'nothing beside the usual'}."
+            raise SpecError(Problem(f"{name} is tried {of} alone", Place("--also"), hint=hint))
 
 
 def words_of(resolved: Resolved, also: Sequence[str], *, trains: bool) -> dict[str, list[Any]]:

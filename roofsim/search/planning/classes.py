@@ -15,6 +15,7 @@ from roofsim.search.families import inner_of, numbers_of, tables_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from roofsim.search.planning.rows import Numbered
     from roofsim.search.planning.space import PlanSpace
     from roofsim.spec.scenario.workload import Parallel
 
@@ -89,14 +90,17 @@ class FamilyClass:
         return self.families()[0]
 
     @remembered
-    def rows(self) -> NDArray[np.int64]:
-        """Return which of the layouts of the space some family of the class has."""
-        rows: NDArray[np.int64] = np.flatnonzero(self._times()).astype(np.int32)
-        return rows
+    def rows(self) -> Numbered:
+        """Return the numbers of the layouts of the space that some family of the class has."""
+        return self.space.numbered(self._times() > 0)
 
     def times(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many families have each of some layouts."""
-        return self._times()[rows]
+        return self._times()[rows // self.space.each]
+
+    def count(self) -> int:
+        """Return how many layouts the families have."""
+        return int(self._times().sum(dtype=np.int64)) * self.space.each
 
     @remembered
     def _times(self) -> NDArray[np.int64]:
@@ -110,10 +114,10 @@ class FamilyClass:
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which family (first axis) has which of some layouts (second axis)."""
-        shape = list(map(len, self.values()))
+        shape, which = list(map(len, self.values())), rows // self.space.each
         held = np.ones((*shape, len(rows)), dtype=bool)
         for at, (place, values) in enumerate(zip(self.free, self.values(), strict=True)):
-            own = np.array([self.space.of_word(place, value, self._engine)[rows] for value in values])
+            own = np.array([self.space.of_word(place, value, self._engine)[which] for value in values])
             held &= own.reshape([shape[at] if axis == at else 1 for axis in range(len(shape))] + [len(rows)])
         return held.reshape(math.prod(shape), len(rows))
 
@@ -134,4 +138,4 @@ def classes_of(space: PlanSpace) -> list[FamilyClass]:
 
 def layouts_of(space: PlanSpace) -> int:
     """Return how many layouts a space has."""
-    return sum(int(one.times(one.rows()).sum()) for one in classes_of(space))
+    return sum(one.count() for one in classes_of(space))

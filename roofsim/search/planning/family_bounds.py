@@ -16,12 +16,12 @@ from roofsim.search.planning.bounds import (
     Layouts,
     key_columns,
     least_energy,
-    least_memory,
     least_of_all,
     least_step,
 )
 from roofsim.search.planning.host_bounds import HostTime
-from roofsim.search.planning.layer_costs import HOST, MEMORY, PARTS, STATES, host_layers, priced_layers
+from roofsim.search.planning.layer_costs import HEAD, HOST, MEMORY, PARTS, STATES, head_part, host_layers, priced_layers
+from roofsim.search.planning.memory_bounds import least_memory
 from roofsim.search.sampling import floats
 from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.offload import Offload
@@ -241,7 +241,7 @@ class Bounds:
 
     def _scale_of(self, table: LayerTable, rows: Rows, point: Point) -> Any:
         """Return what a second of a step adds to the objective, in each row."""
-        if self.goal.objective in ("step_time", "memory"):
+        if not self.goal.scaled:
             return 1.0
         names, where = _distinct(_scale_keys(rows, point))
         scales = np.array([table.scales.get(tuple(name), 0.0) for name in names.tolist()])
@@ -254,15 +254,13 @@ class Bounds:
         scales: dict[tuple[float, ...], float] = {}
         samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = []
         resolved: Resolved | None = None
-        rows = rows.part(first_of_each(rows))
+        rows = rows.part(first_of_each(rows, scaled=self.goal.scaled))
         point = _point(rows)
         every, scaling = _keys(rows, point), _scale_keys(rows, point)
-        for piece in self.read(rows):
-            here = rows.places_of(piece.places)
-            one = piece.resolved
-            if one is None or one.workload.phase != "train" or one.model.layers_alike() is None:
-                continue
+        for one, here in self._pieces(rows, every):
             resolved = one
+            if self.goal.scaled:
+                self._note_scales(scales, one, scaling[here])
             keys, first = np.unique(every[here], axis=0, return_index=True)
             new = [at for at, key in enumerate(map(tuple, keys.tolist())) if key not in known]
             if not new:
@@ -273,10 +271,23 @@ class Bounds:
             for at in new:
                 known[tuple(keys[at].tolist())] = len(costs)
                 costs.append(priced[int(first[at])])
-            if self.goal.objective not in ("step_time", "memory"):
-                self._note_scales(scales, one, scaling[here])
-        columns = {name: np.array([one[name] for one in costs]).reshape(-1, 2) for name in (*PARTS, *MEMORY)}
+        columns = {
+            name: np.array([one[name] for one in costs]).reshape(-1, 2)
+            for name in (*PARTS, *map(head_part, HEAD), *MEMORY)
+        }
         return LayerTable(resolved, known, columns, scales, samples)
+
+    def _pieces(self, rows: Rows, keys: NDArray[np.float64]) -> Iterable[tuple[Resolved, NDArray[np.int64]]]:
+        """Return the layouts whose layers may be priced, as they are resolved together: those of the most keys first.
+
+        What they are resolved apart for (chunks of a pipeline) is no matter of a layer's: the first may have the keys of all.
+        """
+        pieces = []
+        for piece in self.read(rows):
+            one, here = piece.resolved, rows.places_of(piece.places)
+            if one is not None and one.workload.phase == "train" and one.model.layers_alike() is not None:
+                pieces.append((len(_distinct(keys[here])[0]), one, here))
+        return [(one, here) for _, one, here in sorted(pieces, key=lambda each: -each[0])]
 
     def _note_scales(self, scales: dict[tuple[float, ...], float], resolved: Resolved, names: NDArray[Any]) -> None:
         for name, scale in zip(map(tuple, names.tolist()), self._scale(resolved).tolist(), strict=True):
@@ -344,10 +355,19 @@ def _stacked(rows: Rows, columns: list[Any]) -> NDArray[np.float64]:
     return np.column_stack(spread)
 
 
-def first_of_each(rows: Rows) -> NDArray[np.int64]:
-    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is."""
+def first_of_each(rows: Rows, *, scaled: bool) -> NDArray[np.int64]:
+    """Return which are the first layouts with each of the numbers that tables have: enough that some are possible where any is.
+
+    `scaled`: what a second of a step adds to the objective is asked for as well.
+    """
     point = _point(rows)
-    _, which = _distinct(np.hstack([_keys(rows, point), _scale_keys(rows, point)]))
+    first = _firsts(_keys(rows, point))
+    return np.union1d(first, _firsts(_scale_keys(rows, point))) if scaled else first
+
+
+def _firsts(keys: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the places of the first rows of each kind, in order."""
+    _, which = _distinct(keys)
     order = np.argsort(which, kind="stable")
     begins = np.flatnonzero(np.diff(which[order], prepend=-1))
     number = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))

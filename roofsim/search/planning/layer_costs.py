@@ -9,7 +9,8 @@ import numpy as np
 from roofsim.cost.host.copies import Flow, host_flows, host_path
 from roofsim.cost.scales import Scales
 from roofsim.errors import RoofsimError
-from roofsim.evaluate import evaluate, stage_costs, unpriced_of
+from roofsim.evaluate import priced_stages, stage_costs, unpriced_of
+from roofsim.graph.base import Phase
 from roofsim.points import Diverged, points
 from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from roofsim.cost.host.copies import Flows
     from roofsim.cost.pricing import PassCost
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 #: in which the card may draw the energy of the rest, communication that shows, the host; of the update the first and the third; and
 #: seconds in which the card may draw the energy of all but the update.
 PARTS: Final = ("short", "held", "drawn", "links", "host", "update", "energy")
+#: What of these the end of the model takes, from its last layer on: head and loss, forward and backward.
+HEAD: Final = ("short", "held", "drawn", "host")
 #: What of the state it holds all the time, in bytes.
 STATES: Final = ("parameters", "gradients", "optimizer_state")
 #: What it holds when its forward pass has ended, in bytes: the activations that it saved, and which of them are copies of weights.
@@ -55,7 +59,12 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
 
     Layouts whose layer cannot be priced alone are left out.
     """
-    return _layers(resolved, chosen, _parts_of, (*PARTS, *MEMORY))
+    return _layers(resolved, chosen, _parts_of, (*PARTS, *map(head_part, HEAD), *MEMORY))
+
+
+def head_part(name: str) -> str:
+    """Return the name of a part of `HEAD` among those of layers."""
+    return f"head_{name}"
 
 
 def host_layers(
@@ -121,9 +130,12 @@ def _halves(parts: dict[str, Any], count: int) -> Iterator[dict[str, Array]]:
 
 def _parts_of(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
     """Return what models of `DEPTHS` layers take on the ranks of some layouts."""
-    evaluation = evaluate(_alone(resolved, some))
-    costs, shown = stage_costs(evaluation.resolved, evaluation.program, evaluation.priced, Scales())
-    parts = _summed(costs[0], shown[0] if shown else None) | _held(evaluation.profiles[0])
+    alone = unpriced_of(_alone(resolved, some))
+    priced = priced_stages(alone.resolved, alone.program.stages)
+    costs, shown = stage_costs(alone.resolved, alone.program, priced, Scales())
+    head = _summed(priced[0].of_ops(_head_of(alone.program.stages[0].graph)).totals(), None)
+    parts = _summed(costs[0], shown[0] if shown else None) | _held(alone.profiles[0])
+    parts |= {head_part(name): head[name] for name in HEAD}
     if isinstance(resolved.workload.recompute, RecomputePlan):  # layers of which nothing is kept are the least of these
         parts |= {"saved": 0.0, "copies": 0.0}
     return parts
@@ -144,6 +156,14 @@ def _summed(cost: PassCost, shown: Exposed | None) -> dict[str, Any]:
         sums["host"] = sums["host"] + cost.host[phase]
     sums["links"] = 0.0 if shown is None else shown.micro_batch.seconds
     return sums
+
+
+def _head_of(graph: OpGraph) -> frozenset[int]:
+    """Return the numbers of the ops between the last layer's forward pass and its backward pass: head and loss, both ways."""
+    layers = [(at, op.phase) for at, op in enumerate(graph.ops) if op.block is not None]
+    ahead = max((at for at, phase in layers if phase is Phase.FORWARD), default=len(graph.ops))
+    behind = min((at for at, phase in layers if phase is not Phase.FORWARD and at > ahead), default=0)
+    return frozenset(at for at in range(ahead + 1, behind) if graph.ops[at].phase is not Phase.OPTIMIZER)
 
 
 def _held(profile: MemoryProfile) -> dict[str, Any]:

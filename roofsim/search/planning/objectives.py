@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -88,6 +90,11 @@ class Goal:
         """Whether the objective is what is drawn."""
         return OBJECTIVES[self.objective] == "energy"
 
+    @property
+    def scaled(self) -> bool:
+        """Whether the objective is a step's seconds times what each of them adds."""
+        return OBJECTIVES[self.objective] not in ("step_time", "memory")
+
     def value(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return what is least for the best; infinity where it is not known."""
         value = np.asarray(columns[OBJECTIVES[self.objective]], dtype=np.float64)
@@ -149,6 +156,17 @@ def read_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
     return tuple(_constraint(text) for text in texts)
 
 
+def _plain_bound(text: str) -> float:
+    """Return a bound on a figure whose unit is known only when it is worked out: a number, or bytes, seconds or watts."""
+    try:
+        return float(text)
+    except ValueError:
+        for unit in ("B", "s", "W"):
+            with suppress(UnitError):
+                return parse(text, unit)
+        raise
+
+
 def _constraint(text: str) -> Constraint:
     place = Place("--constraint")
     matched = _FORM.fullmatch(text)
@@ -158,8 +176,10 @@ def _constraint(text: str) -> Constraint:
     figure = _SHORT.get(matched["figure"], matched["figure"])
     unit = _UNITS.get(figure)
     try:
-        bound = float(matched["bound"]) if unit is None else parse(matched["bound"], unit)
+        bound = _plain_bound(matched["bound"]) if unit is None else parse(matched["bound"], unit)
     except (ValueError, UnitError) as error:
         said = error.reason if isinstance(error, UnitError) else f"expected a number; got {matched['bound'][:80]!r}"
         raise SpecError(Problem(f"{text[:80]}: {said}", place)) from None
+    if math.isnan(bound):
+        raise SpecError(Problem(f"{text[:80]}: expected a number; got {matched['bound'][:80]!r}", place))
     return Constraint(text.strip(), figure, matched["compare"], bound)

@@ -13,7 +13,7 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, quote_of
 from roofsim.analyze.throughput import units_per_step
 from roofsim.analyze.watts import drawn_watts
-from roofsim.errors import RoofsimError
+from roofsim.errors import Place, Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.points import Diverged, number_at
 from roofsim.records import dataclass, replace
@@ -23,7 +23,7 @@ from roofsim.search.sampling import WATTS
 from roofsim.search.stacking import PointBatch, alike, mapped, parts_of, taken, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
 #: What is known of each layout that was priced: seconds, bytes, dollars and joules of a million tokens or images.
 FIGURES: Final = ("step_time", "memory", "cost", "energy", "gpus")
+
+
+class UnknownFigureError(SpecError):
+    """A constraint is on a figure that no result has."""
+
+    def __init__(self, figure: str, known: Iterable[str]) -> None:
+        hint = did_you_mean(figure, list(known))
+        super().__init__(Problem(f"no figure {figure[:80]!r} in a result", Place("--constraint"), hint=hint))
 
 
 @dataclass(frozen=True)
@@ -179,6 +187,8 @@ class Pricer:
             return work(part, resolved)
         except Diverged as diverged:
             return [], part.parted(np.asarray(diverged.labels))
+        except UnknownFigureError:  # of none of the layouts
+            raise
         except RoofsimError as error:
             if len(part) > 1:
                 return [], part.singles()
@@ -210,7 +220,10 @@ class Pricer:
         }
         if self.figures is not None:
             known = self.figures(evaluation)
-            figures |= {key: _each(known.get(key), count) for key in self.wanted}
+            for key in self.wanted:
+                if key not in known:
+                    raise UnknownFigureError(key, (*FIGURES, *known))
+                figures[key] = _each(known[key], count)
         return [PricedLayouts(part.piece.places, np.ones(count, dtype=bool), figures)], []
 
 

@@ -57,6 +57,32 @@ class Joined:
         )
 
 
+@dataclass(frozen=True)
+class Numbered:
+    """Numbers of layouts, worked out a part at a time: there may be more than fit in memory.
+
+    Attributes
+    ----------
+    first
+        Places of combinations of values.
+    width
+        How many numbers follow each other for each of them.
+
+    >>> Numbered(np.array([0, 4]), 3)[1:5].tolist()
+    [1, 2, 12, 13]
+    """
+
+    first: NDArray[np.int32]
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.first) * self.width
+
+    def __getitem__(self, part: slice) -> NDArray[np.int64]:
+        which, rest = np.divmod(np.arange(*part.indices(len(self))), self.width)
+        return self.first[which] * np.int64(self.width) + rest
+
+
 def joined_layouts(axes: Mapping[str, Sequence[float]], *, batch: float | None, depth: int, trains: bool) -> Joined:
     """Return the layouts of some numbers of GPUs.
 

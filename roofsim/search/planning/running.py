@@ -125,21 +125,26 @@ class _BlockRun:
         self.findings = Findings()
 
     def round(self, blocks: Sequence[RowBlock]) -> None:
-        """Search some blocks, all with the same limit, and merge what they hold in their order."""
-        tasks = _tasks(self.given, self.search, blocks, self.findings)
-        results = {task.key: kept for task in tasks if (kept := self.store.get(task.key)) is not None}
-        least = min((least_of(one) for one in (self.findings, *results.values())), default=least_of(self.findings))
-        done = self.findings.considered + sum(one.considered for one in results.values())
-        self.watch(Progress(done, self.layouts, least))
-        for name, findings in self.workers.results([task for task in tasks if task.key not in results]):
-            if name in results:  # a worker that was thought dead
-                continue
-            results[name] = findings
-            self.store.put(name, findings)
-            done, least = done + findings.considered, min(least, least_of(findings))
-            self.watch(Progress(done, self.layouts, least))
+        """Search some blocks, all with the same limit, and merge what each holds as it comes: their order does not matter."""
+        tasks, done = _tasks(self.given, self.search, blocks, self.findings), set[str]()
         for task in tasks:
-            self.findings = self.findings.merged(results[task.key], self.given.k)
+            if (kept := self.store.get(task.key)) is not None:
+                done.add(task.key)
+                self._merge(kept)
+        self._tell()
+        for name, findings in self.workers.results([task for task in tasks if task.key not in done]):
+            if name in done:  # a worker that was thought dead
+                continue
+            done.add(name)
+            self.store.put(name, findings)
+            self._merge(findings)
+            self._tell()
+
+    def _merge(self, findings: Findings) -> None:
+        self.findings = self.findings.merged(findings, self.given.k)
+
+    def _tell(self) -> None:
+        self.watch(Progress(self.findings.considered, self.layouts, least_of(self.findings)))
 
 
 def least_of(findings: Findings) -> float:

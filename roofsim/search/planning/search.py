@@ -196,10 +196,10 @@ class Searcher:
     def _like(self, families: FamilyClass) -> Rows | None:
         """Return layouts with the usual words that stand for all that layers take in a class; looked for part by part."""
         usual, parts = families.usual, []
-        every = np.flatnonzero(self.space.of_words(usual))
+        every = self.space.numbered(self.space.of_words(usual))
         for begin in range(0, len(every), _TOGETHER):
             some = every[begin : begin + _TOGETHER]
-            parts.append(some[first_of_each(self.space.rows_at(usual, some))])
+            parts.append(some[first_of_each(self.space.rows_at(usual, some), scaled=self.goal.scaled)])
         return self.space.rows_at(usual, np.concatenate(parts)) if parts else None
 
     def _words(self, families: FamilyClass) -> WordsOfClass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from roofsim.kept import remembered
 from roofsim.records import dataclass, field
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
 from roofsim.search.planning.choices import ENGINE
-from roofsim.search.planning.rows import LAYOUT, joined_layouts, usual_width
+from roofsim.search.planning.rows import LAYOUT, Numbered, joined_layouts, usual_width
 from roofsim.spec.scenario.schedules import load_schedule, takes
 
 if TYPE_CHECKING:
@@ -126,20 +127,25 @@ class PlanSpace:
 
     def count(self, words: Mapping[int, int]) -> int:
         """Return how many layouts there are with some words, in which each word makes a difference."""
-        return int(self.of_words(words).sum())
+        return len(self.numbered(self.of_words(words)))
 
     def rows(self, words: Mapping[int, int]) -> Rows | None:
         """Return the layouts with some words, in which each word makes a difference; None where there are none."""
-        chosen = np.flatnonzero(self.of_words(words))
-        return self.rows_at(words, chosen) if len(chosen) else None
+        chosen = self.numbered(self.of_words(words))
+        return self.rows_at(words, chosen[:]) if len(chosen) else None
 
     def rows_at(self, words: Mapping[int, int], chosen: NDArray[np.int64]) -> Rows:
-        """Return some of the layouts that `crossed` counts, with some words."""
-        grid, joined = self.grid, self.crossed().taken(chosen)
-        index = [np.broadcast_to(np.int64(words.get(place, 0)), len(joined)) for place in range(len(grid.axes))]
+        """Return some layouts by their numbers (`numbered`), with some words."""
+        grid, others = self.grid, self._others()
+        index = [np.broadcast_to(np.int64(words.get(place, 0)), len(chosen)) for place in range(len(grid.axes))]
+        which, rest = np.divmod(chosen, self.each)
         for place in inner_of(self._numbers(), tables_of(grid)):
-            key = _key(grid.axes[place])
-            index[place] = joined.places[_FIELD_OF.get(key, key)].astype(np.int64)
+            if place not in others:
+                index[place] = self.joined().places[_FIELD_OF[_key(grid.axes[place])]][which].astype(np.int64)
+        if others:
+            sizes = [len(grid.axes[place].values) for place in others]
+            for place, own in zip(others, np.unravel_index(rest, sizes), strict=True):
+                index[place] = own
         family = self._family(tuple(sorted(words.items())))
         return Rows(family, np.ravel_multi_index(index, grid.shape), tuple(index))
 
@@ -155,8 +161,8 @@ class PlanSpace:
         return ScenarioFamily(document, self.grid, numbers, tables_of(self.grid))
 
     def of_words(self, words: Mapping[int, int]) -> NDArray[np.bool_]:
-        """Tell in which of `crossed` each word makes a difference: a layout that two combinations describe counts once."""
-        kept, engine = np.ones(len(self.crossed()), dtype=bool), self.engine_of(words)
+        """Tell in which of `joined` each word makes a difference: a layout that two combinations describe counts once."""
+        kept, engine = np.ones(len(self.joined()), dtype=bool), self.engine_of(words)
         for place, value in words.items():
             kept &= self.of_word(place, value, engine)
         return kept
@@ -179,16 +185,16 @@ class PlanSpace:
 
     @remembered
     def of_word(self, place: int, value: int, engine: int | None = None) -> NDArray[np.bool_]:
-        """Tell in which of `crossed` one value of an axis of words makes a difference, with one of the engines."""
+        """Tell in which of `joined` one value of an axis of words makes a difference, with one of the engines."""
         axis, choices = self.grid.axes[place], self.choices(place, engine)
         if value not in choices:
-            return np.zeros(len(self.crossed()), dtype=bool)
+            return np.zeros(len(self.joined()), dtype=bool)
         kept = self._of_word(_key(axis), axis.values[value], axis.values[choices[0]])
         return kept & self._split(self.offers[value]) if self.offers and _key(axis) == ENGINE else kept
 
     def _split(self, offer: Mapping[str, Sequence[Any]]) -> NDArray[np.bool_]:
         """Tell which rows have degrees that an engine lets its users choose."""
-        rows = self.crossed()
+        rows = self.joined()
         kept = np.ones(len(rows), dtype=bool)
         limited = {key for one in self.offers for key in one}
         for name in rows.values:
@@ -199,9 +205,9 @@ class PlanSpace:
         return kept
 
     def groups(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return of some of `crossed` the place of their number of GPUs among those that are searched."""
-        places = self.crossed().places.get("gpus")
-        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen].astype(np.int64)
+        """Return of some layouts, by number, the place of their GPUs among the numbers of GPUs that are searched."""
+        places = self.joined().places.get("gpus")
+        return np.zeros(len(chosen), dtype=np.int64) if places is None else places[chosen // self.each].astype(np.int64)
 
     def group_names(self, words: Sequence[tuple[int, int]]) -> dict[float, str]:
         """Return a name of each number of GPUs with a card's words, where the front is of several; in the order of `groups`."""
@@ -217,26 +223,32 @@ class PlanSpace:
     def _numbers(self) -> dict[str, tuple[int, list[Any]]]:
         return numbers_of(self.document, self.grid)
 
+    @remembered
     def _others(self) -> list[int]:
         """Return the axes of numbers that are none of a layout's: each value of them goes with each layout."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
         return [place for place in inner if _key(self.grid.axes[place]) not in _FIELD_OF]
 
+    @property
+    def each(self) -> int:
+        """How many layouts have the same numbers of `LAYOUT`: one for each value of the other axes of numbers."""
+        return math.prod(len(self.grid.axes[place].values) for place in self._others())
+
+    def numbered(self, kept: NDArray[np.bool_]) -> Numbered:
+        """Return the numbers of the layouts of some of `joined`, each with each value of the other axes of numbers."""
+        return Numbered(np.flatnonzero(kept).astype(np.int32), self.each)
+
     @remembered
-    def crossed(self) -> Joined:
-        """Return the layouts whose numbers go together, whatever the words, with each value of the other axes of numbers."""
+    def joined(self) -> Joined:
+        """Return the numbers of `LAYOUT` that go together, whatever the words and the other axes of numbers."""
         inner = inner_of(self._numbers(), tables_of(self.grid))
         keys = {place: _key(self.grid.axes[place]) for place in inner}
         axes = {_FIELD_OF[key]: self.grid.axes[place].values for place, key in keys.items() if key in _FIELD_OF}
-        joined = joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
-        for place in self._others():
-            axis = self.grid.axes[place]
-            joined = joined.crossed(_key(axis), list(range(len(axis.values))))
-        return joined
+        return joined_layouts(axes, batch=self.batch, depth=self.depth + 2, trains=self.trains)
 
     def _of_word(self, key: str, word: Any, first: Any) -> NDArray[np.bool_]:
         """Tell which rows a word makes a difference in; `first` is the one that stands for all where none does."""
-        rows = self.crossed()
+        rows = self.joined()
         value = {name: rows.values.get(name, np.ones(len(rows))) for name in LAYOUT}
         piped = value["pipeline"] > 1
         replicas = value["gpus"] / (value["tensor"] * value["pipeline"])

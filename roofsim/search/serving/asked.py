@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 #: Ranks of a replica that are tried where nobody says which.
 RANKS: Final = (1, 2, 4, 8)
+#: Stages of a replica's pipeline that are tried where somebody asks for it.
+STAGES: Final = (1, 2, 4)
+#: Workers for prompts, and for decode steps, that are tried then; None: each worker does both.
+WORKERS: Final = (None, (1, 1), (2, 1), (1, 2), (3, 1), (1, 3))
 #: A key, its text and the flag that it came by.
 Setting = tuple[str, str, str]
 
@@ -63,6 +67,13 @@ def planned_axes(document: Document, wish: Wish) -> dict[str, list[Any]]:
     own: dict[str, list[Any]] = {"hardware.gpu": list(wish.cards), "hardware.gpus": list(wish.gpus)}
     if not document.states("parallel", "tensor") and "parallel.tensor" not in wish.fixed:
         own["parallel.tensor"] = list(RANKS)
+    if "pipeline" in wish.also:
+        own["parallel.pipeline"] = list(STAGES)
+    if "disaggregation" in wish.also:
+        own["workload.serving.disaggregated"] = [
+            None if both is None else dict(zip(("prefill_workers", "decode_workers"), both, strict=True))
+            for both in WORKERS
+        ]
     axes |= {key: values for key, values in own.items() if values and tuple(key.split(".")) not in paths}
     if not axes:
         hint = "For example --gpu h100,h200 or --axis workload.precision=bf16,fp8."

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 #: Codes of what is refused here, beside those of rules of a scenario.
-NO_ROOM, NOT_KEPT, TOO_FEW = "no-room", "bounds-not-kept", "too-few-gpus"
+NO_ROOM, NOT_KEPT, TOO_FEW, NOT_WHOLE = "no-room", "bounds-not-kept", "too-few-gpus", "workers-not-whole"
 #: Of a replica, what is not worth another one: rounding.
 _ROUNDING: Final = 1e-9
 #: Keys whose values are names of a catalog.
@@ -99,9 +99,11 @@ class ServerSearch:
             if not unit.room.fits:
                 self.refuse(NO_ROOM, f"{_name(unit)} does not fit: {missing(unit.plan, unit.room)}")
                 continue
-            candidates.append(
-                _Candidate(id=place, document=document, unit=unit, copies=self._stated(document, unit), bound=0.0)
-            )
+            copies = self._stated(document, unit)
+            if not copies.is_integer():  # prompts and decode have workers of their own
+                self.refuse(NOT_WHOLE, f"{_name(unit)}: its workers take a multiple of {unit.plan.gpus} GPUs")
+                continue
+            candidates.append(_Candidate(id=place, document=document, unit=unit, copies=copies, bound=0.0))
         self.objective = self._objective(candidates)
         bounded = [replace(one, bound=self._bound(one)) for one in candidates]
         return sorted(bounded, key=lambda one: (one.bound, one.id))
@@ -383,5 +385,8 @@ def _hourly(unit: Server, gpus: float, *, least: bool = False) -> float | None:
 
 def _name(unit: Server) -> str:
     """Return a server in words."""
-    resolved = unit.plan.resolved
-    return f"{resolved.gpu.name}, {resolved.precision.name}, {resolved.engine.name}, tensor {resolved.parallel.tensor}"
+    resolved, apart = unit.plan.resolved, unit.plan.serving.disaggregated
+    stages = f", pipeline {resolved.parallel.pipeline}" if resolved.parallel.pipeline > 1 else ""
+    workers = "" if apart is None else f", {apart.prefill_workers} prefill + {apart.decode_workers} decode workers"
+    ranks = f"tensor {resolved.parallel.tensor}{stages}{workers}"
+    return f"{resolved.gpu.name}, {resolved.precision.name}, {resolved.engine.name}, {ranks}"

@@ -22,6 +22,11 @@ class LaunchFacts(Facts):
     decode_mode_on: Annotated[dict[str, Literal["eager", "graphs"]], Flat("decode_launch_on")] = Field(
         default_factory=dict, description="GPU architecture -> decode_launch there, where that depends on the card."
     )
+    graph_collectives: Annotated[bool, Flat("graph_collectives")] = Field(
+        default=True,
+        description="Whether CUDA graphs hold collectives too; false: the host launches each, and the graph behind it, which "
+        "is said and not priced.",
+    )
     host_issue_time: SecondsOrNone | None = Field(
         default=None, description="Host time per kernel on the reference host; null: the constant host_issue_time."
     )

@@ -58,6 +58,11 @@ class VitModel(PatchModel):
     fused_query_key_value: bool = Field(
         default=False, description="One projection for queries, keys and values, as in timm; transformers has three."
     )
+    query_key_value_stack: Literal["split", "copied"] = Field(
+        default="split",
+        description="How one projection's three parts are taken out of it: split, as in timm; copied, as in torchvision, whose "
+        "torch.nn.MultiheadAttention copies its input and the stack, and adds up three gradients of the whole stack.",
+    )
     query_key_value_bias: bool = True
     key_bias: bool | None = Field(default=None, description="As query_key_value_bias, if left out (BEiT: none).")
     layer_scale: bool = Field(default=False, description="A learned factor per channel on each residual branch.")
@@ -77,6 +82,8 @@ class VitModel(PatchModel):
             raise ValueError("pooling: token needs class_token: true; without one use pooling: mean")
         if self.position_embedding == "relative" and not self.class_token:
             raise ValueError("position_embedding: relative is BEiT's, whose table has entries for the class token")
+        if self.query_key_value_stack == "copied" and not self.fused_query_key_value:
+            raise ValueError("query_key_value_stack: copied is of one projection; add fused_query_key_value: true")
         if self.key_bias and not self.query_key_value_bias:
             raise ValueError("key_bias: true needs query_key_value_bias: true")
         return self

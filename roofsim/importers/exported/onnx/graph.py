@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.importers.exported.dims import Dim, ProgramInput, size_at
 from roofsim.importers.exported.expressions import names_in
 from roofsim.importers.exported.onnx.contrib import shapes_of
-from roofsim.importers.exported.onnx.nodes import GRAPH, OWN, module_of
-from roofsim.importers.exported.onnx.values import MOST_FOLDED, TYPES, OnnxValue, folded, of_initializer
+from roofsim.importers.exported.onnx.loops import write_loop
+from roofsim.importers.exported.onnx.nodes import GRAPH, LOOPS, OWN, module_of
+from roofsim.importers.exported.onnx.values import (
+    MOST_FOLDED,
+    TYPES,
+    WHOLE,
+    OnnxValue,
+    folded,
+    of_initializer,
+    type_of_numbers,
+)
 from roofsim.importers.exported.tape import MOST_ELEMENTS, ExportTape, fail, shown
 from roofsim.records import dataclass, field
 
@@ -50,6 +59,20 @@ def shape_of(info: Any) -> tuple[Dim, ...]:
         if dim.HasField("dim_value") and dim.dim_value >= 0
         else _open_name(dim.dim_param, f"{info.name}_{axis}")
         for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+    )
+
+
+def numbers_of(graph: Any) -> tuple[str, ...]:
+    """Return the inputs of a graph that are one number that is no floating one: a rate of samples, a number of turns."""
+    stored = {tensor.name for tensor in graph.initializer}
+    return tuple(
+        each.name
+        for each in graph.input
+        if each.name not in stored
+        and each.name.isidentifier()
+        and each.type.tensor_type.elem_type in WHOLE
+        and each.type.tensor_type.HasField("shape")
+        and all(size == 1 for size in shape_of(each))
     )
 
 
@@ -97,7 +120,12 @@ class OnnxWalk:
         self.enter(graph)
         for each in inputs_of(graph):
             shape = tuple(size_at(size, self.numbers, self.source) for size in each.shape)
-            self.values[each.name] = self._input(each.name, shape, graph)
+            said = self.numbers.get(each.name)
+            self.values[each.name] = (
+                self._input(each.name, shape, graph)
+                if said is None
+                else self._stated_number(each.name, shape, said, graph)
+            )
         self.nodes(graph.node)
         for info in graph.output:
             value = self.values.get(info.name)
@@ -122,6 +150,14 @@ class OnnxWalk:
         number = self.tape.tensor(shape, self.type_name(elem, name), role="input", name=name)
         return OnnxValue(name, shape, elem, number, role="input", of_data=True)
 
+    def _stated_number(self, name: str, shape: tuple[int, ...], said: int, graph: Any) -> OnnxValue:
+        """Return an input of one number that the user states."""
+        import numpy as np
+
+        elem = next(each for each in graph.input if each.name == name).type.tensor_type.elem_type
+        number = np.full(shape, said, dtype=type_of_numbers(elem))
+        return OnnxValue(name, shape, elem, constant=number, role="buffer")
+
     def nodes(self, nodes: Iterable[Any]) -> None:
         """Write down nodes, in order."""
         for node in nodes:
@@ -131,6 +167,9 @@ class OnnxWalk:
             inputs = [self.read_value(name, node) for name in node.input]
             if node.op_type == "If":
                 self._branch(node, inputs[0])
+                continue
+            if node.op_type in LOOPS and node.domain in OWN:
+                write_loop(self, node, inputs)
                 continue
             outputs = self.inferred(node, inputs)
             if self._constant(node, inputs, outputs):
@@ -152,7 +191,8 @@ class OnnxWalk:
             fail(
                 self.source,
                 f"the node {shown(node.name)!r} (If) takes its way by a value that is known only with data",
-                "Export one way of it, or capture the module that it was exported from (`roofsim capture`).",
+                "Export one way of it, capture the module that it was exported from (`roofsim capture`), or, where the condition "
+                "follows from an input of one number, state that: --set model.dims.NAME=16000.",
                 code="depends-on-values",
             )
         wanted = "then_branch" if bool(condition.constant.reshape(-1)[0]) else "else_branch"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.captured.form import SCHEMA
 from roofsim.importers.exported.dims import Dims, dims_of
-from roofsim.importers.exported.onnx.graph import MOST_NODES, OnnxWalk, inputs_of
+from roofsim.importers.exported.onnx.graph import MOST_NODES, OnnxWalk, inputs_of, numbers_of
 from roofsim.importers.exported.onnx.nodes import kinds_of
 from roofsim.importers.exported.onnx.rules import has_rule, write_node
 from roofsim.importers.exported.onnx.values import TYPES
 from roofsim.importers.exported.onnx.wire import without_weights
 from roofsim.importers.exported.tape import OWN, ExportTape, fail, parameters_of, shown, together
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ class OnnxFile:
 
     def dims(self, fixed: Mapping[str, int]) -> Dims:
         """Return what its open dimensions stand for."""
-        return dims_of(inputs_of(self.model.graph), fixed)
+        return replace(dims_of(inputs_of(self.model.graph), fixed), numbers=numbers_of(self.model.graph))
 
     def capture(self, fixed: Mapping[str, int], stated: frozenset[str], name: str) -> dict[str, Any]:
         """Return the program in the form of a capture.

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Domains of ONNX's own ops, by whose schemas onnx infers shapes.
 OWN: Final = ("", "ai.onnx")
+#: Ops that run a graph of their own several times.
+LOOPS: Final = ("Loop", "Scan")
 #: ONNX's number of an attribute that is a graph.
 GRAPH: Final = 5
 

@@ -37,6 +37,8 @@ TYPES: Final = {
     22: "int4",
 }
 FLOATING: Final = frozenset({1, 10, 11, 16, 17, 18, 19, 20})
+#: Whole numbers, and truth.
+WHOLE: Final = frozenset({2, 3, 4, 5, 6, 7, 9, 12, 13})
 #: Types of one byte or less that weights are quantised to.
 NARROW: Final = frozenset({2, 3, 17, 18, 19, 20, 21, 22})
 
@@ -91,6 +93,13 @@ class OnnxValue:
         """Its shape, which is known."""
         assert self.shape is not None
         return self.shape
+
+
+def type_of_numbers(elem: int) -> Any:
+    """Return NumPy's type of a whole number."""
+    from onnx import helper
+
+    return helper.tensor_dtype_to_np_dtype(elem)
 
 
 def of_initializer(proto: Any, source: str) -> OnnxValue:

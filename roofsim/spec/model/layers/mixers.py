@@ -16,19 +16,6 @@ MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "
 #: Sizes that latent attention needs.
 _LATENT: Final = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
 
-#: Fields of RWKV's attention -> the versions that have them.
-_MIX_FIELDS: Final = {
-    "attention_size": (4,),
-    "head_size": (5, 6, 7),
-    "mix_rank": (6,),
-    "decay_rank": (6, 7),
-    "rate_rank": (7,),
-    "value_rank": (7,),
-    "gate_rank": (7,),
-    "values": (7,),
-    "values_as": (7,),
-}
-
 
 class AttentionBlock(LayerBlock):
     """Self-attention: queries, keys and values, the kernel that the engine picks, the projection back; with its cache."""
@@ -97,6 +84,7 @@ class CrossAttentionBlock(LayerBlock):
     generates: ClassVar[bool] = False
 
     num_attention_heads: Amount
+    num_key_value_heads: Amount | None = Field(default=None, description="As many as heads, if left out.")
     memory: str = Field(description="A name that a step gave what it hands on (as).")
     head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
     biases: bool = False
@@ -111,6 +99,9 @@ class CrossAttentionBlock(LayerBlock):
         """Return tokens of the same width."""
         wants(taken, "tokens", what="cross_attention")
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
+        if self.num_key_value_heads is not None:
+            shared = sizes.of(self.num_key_value_heads, "num_key_value_heads")
+            divides(heads, shared, "num_attention_heads", "num_key_value_heads")
         if self.head_size is None:
             divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
         else:
@@ -279,71 +270,6 @@ class ShortConvBlock(LayerBlock):
         return taken
 
 
-class TimeMixBlock(LayerBlock):
-    """RWKV's attention: channels (arXiv 2305.13048) or matrices (2404.05892, 2503.14456) decay and add up over time."""
-
-    recurrent: ClassVar[bool] = True
-
-    version: Literal[4, 5, 6, 7] = Field(default=4, description="Of RWKV: 4, 5 (Eagle), 6 (Finch), 7 (Goose).")
-    attention_size: Amount | None = Field(default=None, description="Of version 4: as the width, if left out.")
-    head_size: Amount = Field(default=64, description="From version 5 on: rows and columns of the state of a head.")
-    mix_rank: Amount = Field(default=32, description="Of version 6: rank of the shares of the token before.")
-    decay_rank: Amount = Field(default=64, description="Of versions 6 and 7: rank of the decays.")
-    rate_rank: Amount = Field(default=64, description="Of version 7: rank of the rates at which states forget.")
-    value_rank: Amount = Field(default=32, description="Of version 7: rank of the share of the first layer's values.")
-    gate_rank: Amount = Field(default=128, description="Of version 7: rank of the gates.")
-    values: str | None = Field(
-        default=None, description="Of version 7: kept values of the first layer, which it mixes in."
-    )
-    values_as: str | None = Field(default=None, description="Of version 7: a name for its values, for later layers.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="rwkv_time_mix")
-        for key, versions in _MIX_FIELDS.items():
-            if key in self.model_fields_set and self.version not in versions:
-                raise WrongBlockError(f"version {self.version} has no {key}", key)
-        if self.attention_size is not None:
-            sizes.of(self.attention_size, "attention_size")
-        for key in ("head_size", "mix_rank", "decay_rank", "rate_rank", "value_rank", "gate_rank"):
-            sizes.of(getattr(self, key), key)
-        if self.version > 4:
-            divides(taken.width, sizes.of(self.head_size, "head_size"), "width", "head_size")
-        return taken
-
-    def keeps(self, taken: Form, sizes: Sizes) -> dict[str, Form]:
-        """Return its values, where they have a name."""
-        del sizes
-        return {} if self.values_as is None else {self.values_as: taken}
-
-    def reads(self) -> tuple[tuple[str, str], ...]:
-        """Return the values of the first layer."""
-        return () if self.values is None else (("values", self.values),)
-
-    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
-        """Refuse values of another width."""
-        del sizes
-        if others and others["values"] != taken:
-            raise WrongBlockError(f"cannot mix {others['values']} into values of {taken}", "values")
-
-
-class ChannelMixBlock(LayerBlock):
-    """RWKV's feed-forward layer: squared ReLU, gated by a receptance or not; it sees the token before."""
-
-    main: ClassVar[str] = "intermediate_size"
-    recurrent: ClassVar[bool] = True
-
-    intermediate_size: Amount | None = Field(default=None, description="4 x width, if left out.")
-    gated: bool = Field(default=True, description="Whether a receptance gates it (not in version 7).")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="rwkv_channel_mix")
-        if self.intermediate_size is not None:
-            sizes.of(self.intermediate_size, "intermediate_size")
-        return taken
-
-
 class PlaceBlock(LayerBlock):
     """Kept tokens (of images, of sound) in the place of as many of a sequence: what a prompt holds room for."""
 
@@ -351,6 +277,7 @@ class PlaceBlock(LayerBlock):
     splits_tensor: ClassVar[bool] = True
 
     tokens: str = Field(description="A name that a step gave what it hands on (as).")
+    adds: bool = Field(default=False, description="Whether they are added to what stands there.")
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the sequence."""

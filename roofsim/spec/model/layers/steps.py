@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams, token_mixers
+from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams, time_mixes, token_mixers
 from roofsim.spec.model.layers import windows as parted
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
@@ -144,8 +144,8 @@ class Step(Strict):
     mamba2: mixers.Mamba2Block | Amount | None = None
     delta_net: mixers.DeltaNetBlock | None = None
     short_conv: mixers.ShortConvBlock | Amount | None = None
-    rwkv_time_mix: mixers.TimeMixBlock | None = None
-    rwkv_channel_mix: mixers.ChannelMixBlock | Amount | None = None
+    rwkv_time_mix: time_mixes.TimeMixBlock | None = None
+    rwkv_channel_mix: time_mixes.ChannelMixBlock | Amount | None = None
     over_tokens: token_mixers.OverTokensBlock | Amount | None = None
     affine: token_mixers.AffineBlock | None = None
     place: mixers.PlaceBlock | str | None = None
@@ -256,8 +256,8 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "mamba2": mixers.Mamba2Block,
     "delta_net": mixers.DeltaNetBlock,
     "short_conv": mixers.ShortConvBlock,
-    "rwkv_time_mix": mixers.TimeMixBlock,
-    "rwkv_channel_mix": mixers.ChannelMixBlock,
+    "rwkv_time_mix": time_mixes.TimeMixBlock,
+    "rwkv_channel_mix": time_mixes.ChannelMixBlock,
     "over_tokens": token_mixers.OverTokensBlock,
     "affine": token_mixers.AffineBlock,
     "place": mixers.PlaceBlock,

@@ -42,11 +42,11 @@ class BiasBlock(LayerBlock):
 
 
 class ConditionedBlock(LayerBlock):
-    """What reads parts of a kept vector: rows of so many times the width of what enters."""
+    """What reads parts of a kept vector, or of one for each token: of so many times the width of what enters."""
 
     generates: ClassVar[bool] = False
 
-    by: str = Field(description="A name that a step gave rows of several widths (as).")
+    by: str = Field(description="A name that a step gave rows, or as many tokens, of several widths (as).")
 
     @property
     def parts(self) -> tuple[tuple[str, Amount], ...]:
@@ -67,7 +67,7 @@ class ConditionedBlock(LayerBlock):
     def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
         """Refuse what is no vector, of no whole number of widths, or of too few."""
         rows = others["by"]
-        wants(rows, "rows", what="by")
+        wants(rows, "rows", *(("tokens",) if taken.layout == "tokens" else ()), what="by")
         divides(rows.width, taken.width, "the width of the rows", "by")
         held = rows.width // taken.width
         for key, part in self.parts:

@@ -39,5 +39,5 @@ class AffineBlock(LayerBlock):
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the same."""
         del sizes
-        wants(taken, "tokens", "rows", what="affine")
+        wants(taken, "tokens", "rows", "maps", what="affine")
         return taken

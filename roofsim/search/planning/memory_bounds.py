@@ -1,0 +1,59 @@
+"""Say how many bytes the fullest rank of a layout holds at least, before it is resolved: what its layers hold alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from roofsim.search.planning.bounds import SLACK
+from roofsim.search.planning.layer_costs import MEMORY, STATES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from roofsim.search.planning.bounds import Costs, FamilyWords, Layouts
+
+    Array = NDArray[np.float64]
+
+
+def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
+    """Return the bytes that the fullest rank holds at least, when the forward pass of a micro batch has ended.
+
+    Families stand on the first axis, rows on the second.
+    """
+    resolved = layouts.resolved
+    fixed = float(np.min(np.asarray(resolved.architecture.context + resolved.engine.memory.runtime_memory)))
+    layer = {name: np.maximum(costs[name][0], 0.0) for name in MEMORY}
+    if not isinstance(resolved.workload.recompute, str):  # of some layers: how many save less is not known here
+        layer |= {name: np.zeros_like(layer[name]) for name in ("saved", "copies")}
+    shards = layouts.shards(words)
+    state: Any = np.zeros((len(words.ranks), len(layouts.stages)))
+    for name in STATES:
+        state = state + layer[name] / np.where(words.shared[name], shards, 1.0)
+    fewer, left = layouts.dealt(words)
+    first = np.where(words.stated, 0.0, np.maximum(fewer - words.counted - layouts.others, 0.0))
+    # The first stage of the pipeline, but for the first of all, that has layers of the usual kind alone.
+    index = np.maximum(np.ceil((layouts.others + words.counted) / np.maximum(fewer, 1.0)), 1.0)
+    own = np.where(index <= layouts.stages - 2.0, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
+    own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
+    own = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0) & ~words.stated, own, 0.0)
+    least = state * first + _saved(layouts, words, layer, first, np.zeros(1))
+    later = state * own
+    later += _saved(layouts, words, layer, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
+    np.maximum(least, later, out=least)
+    np.maximum(least, state * (layouts.layers / layouts.stages), out=least)
+    least += fixed
+    least *= SLACK
+    return words.of_families(least)
+
+
+def _saved(layouts: Layouts, words: FamilyWords, layer: dict[str, Array], layers: Array, index: Array) -> Array:
+    """Return what a stage of so many layers saved of micro batches under way.
+
+    A stage may hand on what its last layer made instead of saving it.
+    """
+    saving = np.maximum(layers - 1.0, 0.0)
+    waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
+    saved: Array = saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
+    return saved
