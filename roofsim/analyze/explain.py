@@ -173,7 +173,8 @@ def _caused(evaluation: Evaluation, cause: str) -> list[Explanation]:
             updates = cost.op.phase is Phase.OPTIMIZER
             if updates == (cause == "optimizer"):
                 own = lasting if updates else part.over(getattr(cost, cause) * cost.op.count) * times
-                seconds[cost.op.name] = seconds.get(cost.op.name, 0.0) + own
+                label = cost.op.name
+                seconds[label] = seconds.get(label, 0.0) + own
     longest = sorted(seconds.items(), key=lambda one: -one[1])[:_CAUSED]
     root = Explanation("ops", "", "those whose kernels spend most on it at full clock; power stretches what draws it")
     root.parts = [Explanation(name, seconds_text(own)) for name, own in longest if own > 0.0]

@@ -33,7 +33,7 @@ SPOKEN = {
     ("graph/naming.py", "inside_block"), ("graph/naming.py", "name_of_layer"), ("graph/naming.py", "in_place_of"),
     ("graph/naming.py", "moved"),
     ("passes/plugged.py", "_place"), ("passes/plugged.py", "_made"),  # plug-ins name the passes that they stand beside
-    ("analyze/alive.py", "tensor_rows"), ("analyze/explain.py", "explain"),
+    ("analyze/alive.py", "tensor_rows"), ("analyze/explained_ops.py", "op_named"),
 }  # fmt: skip
 
 
