@@ -14,7 +14,6 @@ from roofsim.lower.shares import one
 from roofsim.numeric import is_none, is_scalar, real
 from roofsim.passes.host.placement import offloaded
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes, written_from
-from roofsim.passes.optimizer.local_steps import ExchangeParameters
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.replicas import Replicas
@@ -227,6 +226,8 @@ def _outer_steps(resolved: Resolved) -> list[Pass]:
     steps, layout = resolved.parallel.local_steps, layout_of(resolved.parallel)
     if steps is None or one(layout.workers):
         return []
+    from roofsim.passes.optimizer.local_steps import ExchangeParameters
+
     master = resolved.precision.master_parameters
     return [
         ExchangeParameters(
