@@ -11,7 +11,6 @@ from tests.browser.conftest import SMALL
 from tests.browser.test_web import asking, field
 
 pytestmark = pytest.mark.browser
-AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 #: Gives the controls that a keyboard should reach, in the order of the page; of a group of radio buttons the chosen one.
 CONTROLS = (Path(__file__).parent / "controls.js").read_text(encoding="utf-8")
 ENGINE = {"engine": "pytorch-eager"}
@@ -83,7 +82,7 @@ def test_each_answer_is_clean_and_named(tab, verb, width, dark):
     page = opened.page
     assert page.is_hidden("#problem"), page.inner_text("#problem")
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    page.evaluate(AXE)
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
     violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     assert [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in violations] == []
     tree = named(page)

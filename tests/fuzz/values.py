@@ -147,7 +147,7 @@ def _text(schema: dict[str, Any], random: Random) -> str:
     examples = schema.get("examples")
     if examples:
         number, _, unit = str(random.choice(examples)).partition(" ")
-        if number[:1].isalpha():
+        if not number[:1].isdigit() or number[-1:].isalpha():  # a name, or a word that begins with a number: 1f1b
             return number if random.random() < 0.9 else number[:-1]
         if random.random() < 0.3:
             return f"{number} {unit}"

@@ -179,7 +179,7 @@ def test_a_sweep_over_degrees_is_each_of_its_points():
         ({"tensor": {"transformer.wte": "rowwise", "*.wte": "rowwise"}}, 2, "which another line of the plan names"),
         (OF_GPT2, 8, "tensor 8 does not divide 12, which the plan splits in transformer.h.0.attn"),
         (OF_GPT2, 5, "tensor 5 does not divide"),
-        ({}, 2, "a captured program without a plan of its modules (--parallelize)"),
+        ({}, 2, "an empty mapping changes nothing"),
         ({"tensor": {"": "colwise"}}, 2, "expected the name of a module"),
         ({"tensor": {"lm_head": {"style": "ColwiseParallel", "parts": 0}}}, 2, "parts"),
         ({"tensor": {"lm_head": {"style": "ColwiseParallel", "output_layouts": "Shard(7)"}}}, 2, "Shard(1)"),

@@ -52,7 +52,7 @@ def read(text):
             17,
             "no earlier step of this list keeps its result as 'part'. Did you mean",
         ),
-        ("by: parts, part", "by: text, part", 19, "by takes rows [batch, width]; here are tokens"),
+        ("by: parts, part", "by: text, part", 19, "part 2 of 1, counted from 0"),
         ("3 * hidden", "3 * hidden + 1", 17, "the width of the rows 193 is not a multiple of 64"),
         ("other: text", "other: time", 18, "cannot attend over tokens"),
         ("width: 64}", "width: 32}", 18, "cannot attend over tokens"),
