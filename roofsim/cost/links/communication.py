@@ -137,12 +137,15 @@ class Messages:
         return totals
 
     def _reduced(self, ops: Sequence[Collective]) -> dict[tuple[object, ...] | None, Real]:
-        """Return the bytes of gradients that each group of replicas reduces, where they travel in buckets."""
+        """Return the bytes of gradients that each group of replicas reduces, where they travel in buckets.
+
+        All layers' bytes at once, however many micro batches lie between two reductions: repeats, not counts a pass.
+        """
         sums: dict[tuple[object, ...] | None, Real] = {}
         for op in ops if self.in_buckets else ():
             key = _reduction(op)
             if key is not None:
-                sums[key] = sums.get(key, 0.0) + op.message() * op.count
+                sums[key] = sums.get(key, 0.0) + op.message() * op.repeats
         return sums
 
     def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
