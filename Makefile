@@ -29,7 +29,7 @@ demo: $(VENV)/.run  ## answer the example scenario
 test: $(VENV)/.test  ## run lint, types of the package and of the tests, import rules and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy -n auto
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-all: $(VENV)/.test  ## run everything, long suites too
@@ -56,7 +56,7 @@ fuzz: $(VENV)/.test  ## throw 34,000 inputs at every door (half an hour; INPUTS=
 check: $(VENV)/.test  ## the fast half of `make test`: lint, format, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy -n auto
 	$(BIN)/lint-imports
 
 format: $(VENV)/.test  ## format the code
