@@ -20,6 +20,7 @@ from roofsim.cli.options import WITHOUT_FLAG, flags_of, help_of, scenario_fields
 from roofsim.cli.page import PANELS
 from roofsim.cli.verbs import VERBS
 from roofsim.spec.scenario.document import SECTIONS
+from tests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 SINGLE = [name for name in VERBS if name != "calibrate"]
@@ -114,7 +115,13 @@ def examples():
     served = ("roofsim web", "roofsim mcp")  # which go on
     skipped = ("calibrate fit", "validate", "--plot", "--trace", "transplant", *served, ">")
     long = ("roofsim budget llama3-8b",)  # every card with every number of GPUs, for every size of the model
-    lines = [line for verb in VERBS.values() for line in verb.examples if not any(word in line for word in skipped)]
+    shown = {line for path in documents.documents() for line in path.read_text(encoding="utf-8").splitlines()}
+    lines = [
+        line
+        for verb in VERBS.values()
+        for line in verb.examples
+        if not any(word in line for word in skipped) and f"$ {line}" not in shown  # documents print what these answer
+    ]
     return [pytest.param(line, marks=pytest.mark.slow) if line.startswith(long) else line for line in lines]
 
 
