@@ -273,8 +273,11 @@ def import_model(given: Path | dict[str, Any], where: str) -> Imported:
     return import_model(given, where)
 
 
-def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
-    """Say what an evaluation means; of several points figures are arrays without texts. Without `limits`: not what binds it."""
+def answer(evaluation: Evaluation, *, limits: bool = True, work: bool = True) -> Result:
+    """Say what an evaluation means; of several points figures are arrays without texts.
+
+    Without `limits`: not what binds it; without `work`: no table of work by class of op.
+    """
     resolved, step = evaluation.resolved, evaluation.step
     used = utilization_of(evaluation)
     memory = memory_of(evaluation)
@@ -301,7 +304,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
         device_time=step.busy,
         waits=step.waits,
         parameters=parameters_of(evaluation),
-        work=work_of(evaluation),
+        work=work_of(evaluation) if work else {},
         memory=memory,
         elasticity=None if binds is None else binds.elasticity,
         cost=_cost(evaluation, drawn_watts(evaluation)),

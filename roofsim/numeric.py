@@ -188,6 +188,16 @@ def is_scalar(*values: Real) -> bool:
     return all(type(value) in _ONE_NUMBER for value in values)
 
 
+def axes_of(*values: Any) -> tuple[int, ...]:
+    """Return the axes that numbers have together; none where each is one number.
+
+    >>> axes_of(2.0, np.ones((3, 1)), np.ones(4))
+    (3, 4)
+    """
+    shapes = {np.shape(value) for value in values if type(value) not in _ONE_NUMBER}
+    return np.broadcast_shapes(*shapes) if shapes else ()
+
+
 def is_none(count: Real) -> bool:
     """Return whether nothing happens in any configuration: a count is zero (or below). Of `Points`, all must agree."""
     return False if _is_plain_array(count) else bool(count <= 0.0)

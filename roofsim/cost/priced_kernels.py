@@ -15,7 +15,7 @@ from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import NUMBERS_OF, KernelStack, stacks_of
-from roofsim.graph.alike import alike
+from roofsim.graph.alike import alike_of
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import is_scalar, minimum, where
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
 
 T = TypeVar("T")
@@ -68,9 +69,10 @@ class PricedKernels:
         Of each stack the share of each product that the power controller does not average with its neighbours; None without.
     """
 
-    def __init__(self, ops: Sequence[AbstractOp], context: Pricing) -> None:
+    def __init__(self, graphs: Sequence[OpGraph], context: Pricing) -> None:
         self.context = context
-        first, self.kinds = alike(ops)
+        ops = [op for graph in graphs for op in graph.ops]
+        first, self.kinds = alike_of(graphs)
         self.works = _as_measured(kernels_of_all(ops, context, (first, self.kinds)), ops, context)
         idle = context.mechanisms.idle
         self.counts = [0.0 if idle is not None and idle(op) else op.count for op in ops]

@@ -10,6 +10,7 @@ from roofsim.cost.priced_kernels import PricedKernels, Remembered
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import sums
 from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
+from roofsim.graph.alike import alike_of
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.numeric import divide, is_scalar
 from roofsim.records import dataclass, field, fields, replace
@@ -124,7 +125,7 @@ class PricedGraph:
     ) -> None:
         self.graph, self.first, self.only = graph, first, only
         self.context = context
-        self.together = PricedKernels(graph.ops, context) if together is None else together
+        self.together = PricedKernels([graph], context) if together is None else together
         last = first + len(graph.ops)
         self._own = [place for place, (index, _) in enumerate(self.together.works) if first <= index < last]
         self.works = [(self.together.works[place][0] - first, self.together.works[place][1]) for place in self._own]
@@ -204,14 +205,8 @@ class PricedGraph:
 
     def amounts(self, name: str) -> list[Real]:
         """Return an amount of work of every op, such as its ``flops``: worked out once for all ops of a kind."""
-        return self._made.once(name, lambda: self._amounts_of_ops(name))
-
-    def _amounts_of_ops(self, name: str) -> list[Real]:
-        first: dict[int, Real] = {}
-        for kind, op in zip(self.kinds, self.graph.ops, strict=True):
-            if kind not in first:
-                first[kind] = getattr(op, name)()
-        return [first[kind] for kind in self.kinds]
+        known: list[Real] = self.graph.kept.get(name) or _amounts_of_ops(self.graph, name)
+        return known
 
     def left(self) -> dict[int, Real]:
         """Return which share of the FLOPs of an op with matrix arithmetic its kernels run, by its number, where that is not all."""
@@ -302,9 +297,19 @@ def _totals(graphs: Sequence[PricedGraph], scales: Scales) -> list[PassCost]:
     ]
 
 
+def _amounts_of_ops(graph: OpGraph, name: str) -> list[Real]:
+    """Return an amount of work of every op; numbers are kept with the graph, which other cards price too."""
+    first, kinds = alike_of([graph])
+    of_kind = [getattr(op, name)() for op in first]
+    amounts = [of_kind[kind] for kind in kinds]
+    if all(type(amount) is float for amount in of_kind):
+        graph.kept[name] = amounts
+    return amounts
+
+
 def priced_together(graphs: Sequence[OpGraph], context: Pricing) -> list[PricedGraph]:
     """Return graphs that run in the same way on one device: their kernels are priced in one go, equal ones once."""
-    kernels, first, priced = PricedKernels([op for graph in graphs for op in graph.ops], context), 0, []
+    kernels, first, priced = PricedKernels(graphs, context), 0, []
     for graph in graphs:
         priced.append(PricedGraph(graph, context, kernels, first))
         first += len(graph.ops)

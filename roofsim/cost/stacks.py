@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.columns import PLAIN, column
+from roofsim.numeric import axes_of
 from roofsim.records import dataclass, replace
 from roofsim.traced.points import as_array
 
@@ -118,7 +119,7 @@ def stacks_of(
     outside
         Other numbers that enter every price: the card's.
     """
-    around = np.broadcast_shapes(*map(np.shape, outside))
+    around = axes_of(*outside)
     order = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
     groups: dict[tuple[int, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):

@@ -10,9 +10,10 @@ from roofsim.points import Diverged
 from roofsim.records import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.graph.tensor import Tensor
 
 #: Fields that say where an op stands and what it belongs to, not what it does. Tensors and parts are told apart by their own.
@@ -37,6 +38,24 @@ def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
             first.append(op)
         numbers.append(number)
     return first, numbers
+
+
+def alike_of(graphs: Sequence[OpGraph]) -> tuple[list[AbstractOp], list[int]]:
+    """Return `alike` of the ops of graphs, one after the other; of each graph it is worked out once."""
+    kinds = [_kinds(graph) for graph in graphs]
+    if len(kinds) == 1:
+        return kinds[0]
+    first, numbers = alike(op for own, _ in kinds for op in own)
+    places = iter(numbers)
+    among = [[next(places) for _ in own] for own, _ in kinds]
+    return first, [among[place][kind] for place, (_, of_graph) in enumerate(kinds) for kind in of_graph]
+
+
+def _kinds(graph: OpGraph) -> tuple[list[AbstractOp], list[int]]:
+    if "alike" not in graph.kept:
+        graph.kept["alike"] = alike(graph.ops)
+    kinds: tuple[list[AbstractOp], list[int]] = graph.kept["alike"]
+    return kinds
 
 
 def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:

@@ -72,8 +72,11 @@ def sweep_document(
         is not an error: it is not feasible, and says why.
     """
     wanted = None if figures is None else (figures,) if isinstance(figures, str) else tuple(figures)
-    limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
-    sweep = _Sweep(document, read_axes(axes, keywords), partial(answer, limits=limits), importer, wanted)
+    parts = None if wanted is None else {key.partition(".")[0] for key in wanted}
+    asked = partial(
+        answer, limits=parts is None or not parts.isdisjoint(_LIMITS), work=parts is None or "work" in parts
+    )
+    sweep = _Sweep(document, read_axes(axes, keywords), asked, importer, wanted)
     check_base(SharedResolver(document, importer, sweep.reader.shared), sweep.space)
     places = iter(progress(range(sweep.space.size)))
     for rows in families_of(document, sweep.space):

@@ -15,6 +15,7 @@ from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.priced_kernels import PricedKernels
 from roofsim.evaluate import evaluate
 from roofsim.graph.base import Phase
+from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Embedding, Gather
 from roofsim.graph.tensor import BF16, FP32, INT64, DType, Role, Tensor
 from roofsim.spec.engine.kernels import FusionFacts
@@ -118,7 +119,7 @@ def kernel_of(op: Gather, gpu: str, **facts: Any) -> float:
     """Return the seconds of one kernel that follows indices on a card, launch apart; `facts` are those of the engine's fusion."""
     engine = Engine(name="unnamed", fusion=FusionFacts(**facts))
     context = Pricing(device=card(gpu), library=KernelLibrary(engine=engine))
-    (cost,) = PricedKernels((op,), context).prices()
+    (cost,) = PricedKernels([OpGraph([op])], context).prices()
     return float(cost.time - cost.launch)
 
 

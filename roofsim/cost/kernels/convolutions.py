@@ -21,7 +21,7 @@ from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import card, rated
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
-from roofsim.numeric import divide, product, real, same, where
+from roofsim.numeric import axes_of, divide, product, real, same, where
 from roofsim.records import dataclass, fields, replace
 from roofsim.traced.points import as_array
 
@@ -102,7 +102,7 @@ class ConvolutionModel:
         rows = [(*_sizes(shape), *shape.product, shape.share, shape.traffic) for shape in shapes]
         groups: dict[tuple[Any, ...], list[int]] = {}
         for place, (shape, row) in enumerate(zip(shapes, rows, strict=True)):
-            kind = (shape.direction == "weight", shape.winograd, np.broadcast_shapes(*map(np.shape, (*row, *chips))))
+            kind = (shape.direction == "weight", shape.winograd, axes_of(*row, *chips))
             groups.setdefault(kind, []).append(place)
         limits: dict[int, tuple[KernelLimits, Real]] = {}
         for (weight, winograd, axes), places in groups.items():

@@ -16,7 +16,7 @@ from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own
 from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, maximum, minimum, real, where
+from roofsim.numeric import axes_of, divide, is_scalar, maximum, minimum, real, where
 from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
 
@@ -248,7 +248,7 @@ def product_limits(
     chips = (peak, chip.bandwidth, chip.cache, chip.compute_units)
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, (shape, share) in enumerate(zip(shapes, shares, strict=True)):
-        groups.setdefault(np.broadcast_shapes(*map(np.shape, (*shape, share, *chips))), []).append(place)
+        groups.setdefault(axes_of(*shape, share, *chips), []).append(place)
     bounds: dict[int, tuple[Real, Real]] = {}
     for axes, members in groups.items():
         step = max(MOST_PRODUCTS // math.prod(axes), 1)

@@ -17,7 +17,7 @@ from roofsim.cost.kernels.rated import vector_card
 from roofsim.cost.kernels.table import constants_for
 from roofsim.cost.kernels.work import SCATTERED
 from roofsim.graph.ops import Embedding, Normalization, Softmax
-from roofsim.numeric import divide
+from roofsim.numeric import axes_of, divide, is_scalar
 from roofsim.records import replace
 from roofsim.spec.constants.kernel_models import shipped_models
 from roofsim.traced.points import noted
@@ -47,7 +47,7 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
     """Give streaming kernels the bandwidth that their model says; those of one operation in one expression."""
     groups: dict[tuple[str, bool, tuple[int, ...]], list[tuple[int, tuple[Real, ...]]]] = {}
     device = context.device
-    around = np.broadcast_shapes(np.shape(device.bandwidth), () if device.cache is None else np.shape(device.cache))
+    around = axes_of(device.bandwidth, 0.0 if device.cache is None else device.cache)
     for place, op in ops.items():
         work = works[place]
         if work.compute_keys not in STREAMING:
@@ -55,7 +55,7 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
         operation, *sizes = rows_along(op)
         cached = 0.0 if work.at_random or work.bandwidth_key in SCATTERED else 1.0
         numbers = (*sizes, work.traffic, cached, work.bandwidth_share, work.load)
-        shape = np.broadcast_shapes(around, *map(np.shape, numbers))
+        shape = around if is_scalar(*numbers) else np.broadcast_shapes(around, axes_of(*numbers))
         narrow = all(tensor.dtype.itemsize <= device.constants.physics["narrow_element"] for tensor in op.inputs)
         groups.setdefault((operation, narrow, shape), []).append((place, numbers))
     for (operation, narrow, axes), members in groups.items():
