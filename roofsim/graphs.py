@@ -95,7 +95,18 @@ def around(resolved: Resolved) -> tuple[Any, ...]:
         "tf32" in resolved.gpu.peak,
         resolved.system.host.issue_factor,
         written_from(resolved),
+        resolved.engine.separates_experts(resolved.architecture.name),
     )
+
+
+def library_passes(resolved: Resolved, precision: Precision) -> list[Pass]:
+    """Return the passes that state which of a library's products run: the last of all, once every product stands."""
+    passes = packed_weight_passes(resolved, precision)
+    if not resolved.engine.separates_experts(resolved.architecture.name):
+        return passes
+    from roofsim.passes.kernels.separate_experts import SeparateExperts
+
+    return [*passes, SeparateExperts()]
 
 
 class TrainingGraphs(Graphs):
@@ -149,7 +160,7 @@ class TrainingGraphs(Graphs):
         )
         passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, number)
         passes = offloaded(passes, resolved.parallel.offload, resolved.precision, number)
-        passes = [*passes, *_outer_steps(resolved)]
+        passes = [*passes, *_outer_steps(resolved), *library_passes(resolved, resolved.precision)]
         return with_plugged(passes, resolved, "train")
 
 
@@ -169,7 +180,7 @@ class NetworkGraphs(Graphs):
         networks = []
         for network in lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps):
             types = wide if network.wide else resolved.precision if network.narrow else plain
-            passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
+            passes = [*inference_passes(types, resolved.engine), *library_passes(resolved, types)]
             graph = run_passes(with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
             networks.append(replace(network, graph=graph))
         return tuple(networks)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.graphs import NetworkGraphs, TrainingGraphs, num_micro_batches
+from roofsim.graphs import NetworkGraphs, TrainingGraphs, library_passes, num_micro_batches
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_images import lowered
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
 from roofsim.passes.host.placement import streamed
-from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes
+from roofsim.passes.manager import inference_passes, run_passes
 from roofsim.passes.narrow_layers import check_converted_layers, check_narrow_layers
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.stage import TakeStage
@@ -229,7 +229,7 @@ def _served(
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
     depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
-    passes = [*passes, *([] if adapters is None else [adapters]), *packed_weight_passes(resolved, resolved.precision)]
+    passes = [*passes, *([] if adapters is None else [adapters]), *library_passes(resolved, resolved.precision)]
     passes = with_plugged(passes, resolved, call.phase)
     settings: dict[str, Any] = {"name": call.phase, "phase": call.phase} | more
     if one(layout.pipeline):

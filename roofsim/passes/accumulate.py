@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Phase
-from roofsim.graph.ops import Cast, Elementwise, Matmul
+from roofsim.graph.ops import Cast, Elementwise, GroupedMatmul, Matmul
 from roofsim.graph.rewire import has_twins, twins_of
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.records import dataclass, replace
@@ -30,6 +30,8 @@ class AccumulateGradients:
         Whether the weight-gradient matmul adds into the buffer itself: no extra pass over the gradient.
     only_layers
         Whether only the matmuls of repeated layers do; another's gradient is made in the buffer's type and added.
+    of_experts
+        Whether the products of experts do as well.
     casts
         Whether a kernel of its own brings the gradient into the buffer's type before the sum.
     """
@@ -42,6 +44,7 @@ class AccumulateGradients:
     buffer_type: DType | None = None
     fused: bool = False
     only_layers: bool = False
+    of_experts: bool = False
     casts: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
@@ -52,7 +55,7 @@ class AccumulateGradients:
         for op in graph:
             current = _rewired(op, env)
             finished = [tensor for tensor in op.outputs if last.get(tensor.root) is op]
-            if finished and self.fused and isinstance(op, Matmul):
+            if finished and self.fused and self._multiplies(op):
                 if op.block is not None or not self.only_layers:
                     ops.append(self._fused(current, op))
                     continue
@@ -61,6 +64,9 @@ class AccumulateGradients:
             for tensor in finished:
                 ops += self._added(op, tensor, env[tensor])
         return graph.replaced(ops, *self.ensures)
+
+    def _multiplies(self, op: AbstractOp) -> bool:
+        return isinstance(op, Matmul) or (self.of_experts and isinstance(op, GroupedMatmul))
 
     def _buffer(self, gradient: Tensor) -> Tensor:
         dtype = gradient.dtype if self.buffer_type is None else self.buffer_type

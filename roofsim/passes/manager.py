@@ -369,6 +369,7 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
             buffer_type=buffer,
             fused=fused,
             only_layers=layers,
+            of_experts=engine.experts.fused_accumulation,
             casts=engine.training.gradient_accumulation == "cast_then_add",
         )
     ]

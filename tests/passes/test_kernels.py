@@ -24,6 +24,7 @@ from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 from roofsim.passes.kernels.gated_activations import GateActivations
 from roofsim.passes.kernels.narrow_results import NarrowResults
 from roofsim.passes.kernels.packed_weights import ExpandWeights
+from roofsim.passes.kernels.separate_experts import SeparateExperts
 from roofsim.passes.kernels.packings import PackHeads
 from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
 from roofsim.passes.kernels.projections import MergeProjections
@@ -71,6 +72,7 @@ CASES: dict[str, Any] = {
     "narrow_results": (NarrowResults(written="narrow", launches=2.0), TINY, "prefill", [INT8, AddBeforeNorms()]),
     "narrow_results_int32": (NarrowResults(written="int32"), TINY, "prefill", [INT8, AddBeforeNorms()]),
     "pack_heads": (PackHeads(), TINY, "prefill", [TYPES]),
+    "separate_experts": (SeparateExperts(), TINY_EXPERTS, "prefill", [TYPES]),
     "extra_kernels": (AddExtraKernels(number=2.0), TINY, "prefill", [TYPES]),
 }  # fmt: skip
 SIZES: dict[str, dict[str, Any]] = {

@@ -8,10 +8,11 @@ import numpy as np
 
 from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, expert_limits
+from roofsim.cost.kernels.products import PRODUCTS, Product
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, measured_in
 from roofsim.graph.expansion import packed_weight
-from roofsim.numeric import where
+from roofsim.numeric import divide, maximum, minimum, where
 from roofsim.records import dataclass, replace
 from roofsim.traced.points import as_array
 
@@ -67,6 +68,8 @@ EXPERTS: Final = ExpertModel()
 def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Give the products of all experts that a pass wakes the rates of their model."""
     math = work.compute_keys[0].removesuffix("_matrix")
+    if op.separate:
+        return _one_by_one(op, work, math, context)
     kind = _experts_kind(op, math, context)
     if kind is None or not work.on_tensor:
         return work
@@ -88,6 +91,28 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     )
     limits = EXPERTS.limits(Grouped(sizes, kind, work.flop_peak), math, context.device, context.library)
     return rated(work, context, limits, streams=where(op.rows / op.experts_touched() <= context.few_rows, 1.0, 0.0))
+
+
+def _one_by_one(op: GroupedMatmul, work: KernelWork, math: str, context: Pricing) -> KernelWork:
+    """Give a product of the usual library for each expert that is awake the rates of such products.
+
+    Each is a launch of its own. Products on several streams fill the card together, as a batch of so many does.
+    """
+    experts = op.experts_touched()
+    rows, together = op.rows / experts, minimum(context.library.engine.experts.product_streams, experts)
+    device = context.device
+    peak, _ = context.product_rate(math)
+    factor = work.compute_share / work.tiling / device.compute_share(device.share_key(math))
+    sizes = (op.inputs[0].dtype.itemsize, op.inputs[1].dtype.itemsize, op.outputs[0].dtype.itemsize)
+    operands = experts * (rows * op.k * sizes[0] + op.k * op.n * sizes[1] + rows * op.n * sizes[2])
+    beside = maximum(divide(work.traffic, operands) - 1.0, 0.0)
+    shape = Product(rows, op.n, op.k, together, sizes, factor, peak, beside)
+    limits = PRODUCTS.limits(shape, math, device, context.library)
+    turns, smallest = experts / together, device.architecture.kernel_floor
+    floor = smallest + maximum(limits.floor - smallest, 0.0) * experts
+    limits = replace(limits, compute=limits.compute * turns, memory=limits.memory * turns, floor=floor)
+    streams = where(rows <= context.few_rows, 1.0, 0.0)
+    return rated(work, context, limits, streams=streams)
 
 
 def _experts_kind(op: GroupedMatmul, math: str, context: Pricing) -> str | None:

@@ -92,9 +92,11 @@ class GroupedMatmul(AbstractOp):
     """As of a `Matmul`."""
     expansion: Expansion | None = None
     """As of a `Matmul`."""
+    separate: bool = False
+    """Whether a library multiplies the rows of each expert by themselves."""
 
     def kernels(self) -> Real:
-        return self.launches
+        return self.launches * self.experts_touched() if self.separate else self.launches
 
     def flops(self) -> Real:
         return 2.0 * self.rows * self.n * self.k / self.load

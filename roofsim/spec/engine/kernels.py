@@ -148,9 +148,28 @@ class ServingExperts(Strict):
     )
 
 
+ExpertProducts = Literal["grouped", "separate"]
+
+
 class ExpertFacts(Facts):
     """How mixtures of experts run."""
 
+    products: Annotated[ExpertProducts, Flat("expert_products")] = Field(
+        default="grouped",
+        description="How the rows of experts are multiplied: grouped: by one kernel for all experts; separate: by a product of "
+        "the usual library for each.",
+    )
+    products_on: Annotated[dict[str, ExpertProducts], Flat("expert_products_on")] = Field(
+        default_factory=dict, description="GPU architecture -> `products` there, where it is not the usual."
+    )
+    product_streams: Annotated[float, Field(ge=1.0, le=128.0), Flat("expert_product_streams")] = Field(
+        default=1.0, description="Streams over which separate products of experts are spread."
+    )
+    fused_accumulation: Annotated[bool, Flat("expert_fused_accumulation")] = Field(
+        default=False,
+        description="Whether the products of experts add their weight gradients into the buffer themselves, where those of "
+        "other layers do.",
+    )
     router: Literal["modules", "fused"] = Field(
         default="modules",
         description="How inference routes tokens to experts: modules: as the transformers library does; fused: scores by a "

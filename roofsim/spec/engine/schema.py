@@ -109,6 +109,7 @@ class Engine(Releases):
         for architecture in (
             *self.attention.generation_on,
             *self.launch.decode_mode_on,
+            *self.experts.products_on,
             *self.matmul.never_expands_on,
             *(name for names in self.precision.formats_not_on.values() for name in names),
         ):
@@ -202,6 +203,11 @@ class Engine(Releases):
         if decodes and facts.decode_generation is not None:
             return facts.decode_generation
         return facts.generation_on.get(architecture, facts.generation)
+
+    def separates_experts(self, architecture: str) -> bool:
+        """Tell whether each expert's rows are a product of their own on a GPU architecture."""
+        facts = self.experts
+        return facts.products_on.get(architecture, facts.products) == "separate"
 
     def launch_on(self, architecture: str, *, decodes: bool) -> str:
         """Return how kernels are launched on a GPU architecture, in a decode step or another pass."""
