@@ -159,6 +159,13 @@ SUBJECTS: Final = {
         measurements="external-inference.jsonl",
         document="docs/external-inference.md",
     ),
+    "external-training": MeasuredSubject(
+        about="measurements of training that nothing was, or may be, fitted to",
+        home="roofsim_evidence.multi_gpu.external_verbs",
+        verbs=("score", "page"),
+        measurements="external-training.jsonl",
+        document="docs/external-training.md",
+    ),
     "external-kernels": MeasuredSubject(
         about="kernels of the installed aiconfigurator-core, or of a folder like its tables",
         home="roofsim_evidence.external_kernels.verbs",

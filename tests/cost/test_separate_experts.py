@@ -47,10 +47,10 @@ def test_grouped_kernels_are_those_of_some_architectures(gpu, launches):
 def test_streams_fill_a_card_that_one_small_product_does_not():
     def time(streams):
         facts = {"experts.products": "separate", "experts.product_streams": streams}
-        priced = pricing(SPARSE, 1, 256, engine="megatron-core", precision="bf16", engine_facts=facts)
+        priced = pricing(SPARSE, 1, engine="megatron-core", precision="bf16", engine_facts=facts)
         return product(priced, GroupedMatmul)[0]
 
-    assert time(4) < 0.9 * time(1)
+    assert time(4) < 0.95 * time(1)
     assert time(4) == pytest.approx(time(64), rel=1e-12)  # there are four products
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from roofsim.calibrate.cases import SERVED, STEP_TIME
 from roofsim.calibrate.score import spearman
+from roofsim_evidence.external import ratio
 from roofsim_evidence.inference.cases import load_inference_cases, predict_all
-from roofsim_evidence.inference.external_page import LABELS, external_cases, page, ratio
+from roofsim_evidence.inference.external_page import LABELS, external_cases, page
 from tests.surely import sure
 
 CASES = external_cases()

@@ -24,12 +24,12 @@ from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 from roofsim.passes.kernels.gated_activations import GateActivations
 from roofsim.passes.kernels.narrow_results import NarrowResults
 from roofsim.passes.kernels.packed_weights import ExpandWeights
-from roofsim.passes.kernels.separate_experts import SeparateExperts
 from roofsim.passes.kernels.packings import PackHeads
 from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
 from roofsim.passes.kernels.projections import MergeProjections
 from roofsim.passes.kernels.residual_norms import AddBeforeNorms
 from roofsim.passes.kernels.routers import FuseRouters
+from roofsim.passes.kernels.separate_experts import SeparateExperts
 from roofsim.passes.kernels.token_order import OrderTokens
 from roofsim.passes.manager import run_passes
 from roofsim.passes.precision import AssignPrecision

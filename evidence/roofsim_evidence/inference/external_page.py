@@ -6,13 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.cases import SERVED
-from roofsim.calibrate.score import grouped, score
 from roofsim_evidence.cases import load
-from roofsim_evidence.markdown import table
+from roofsim_evidence.external import scores
 from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from roofsim.calibrate.cases import Case
     from roofsim.calibrate.predict import Prediction
@@ -34,32 +33,11 @@ LABELS: Final = {
     "inferencex": "InferenceX, servers of mixtures of experts, time per token",
     "llm-inference-speed": "LLM-inference-speed-benchmarks (llama.cpp)",
 }
-HEADS: Final = ("group", "n", "median error", "p90", "within 25 %", "measured / predicted", "rank", "in interval")
 
 
 def external_cases() -> tuple[Case, ...]:
     """Return the measurements that may not be fitted, in the order of their file."""
     return load("external-inference")
-
-
-def ratio(row: Prediction) -> float:
-    """Return measured over predicted seconds (of rates: the inverse)."""
-    quotient = row.case.measured / row.predicted
-    return 1.0 / quotient if row.case.quantity == "output_tokens_per_second" else quotient
-
-
-def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
-    """Return the table of scores by group, and of all rows."""
-    return table(HEADS, [_cells(name, mine) for name, mine in [*grouped(rows, key).items(), ("all", list(rows))]])
-
-
-def _cells(name: str, rows: Rows) -> tuple[str, ...]:
-    scored, ratios = score(rows), sorted(map(ratio, rows))
-    near = sum(abs(row.error) <= 0.25 for row in rows) / len(rows)
-    rank = "" if scored.rank is None else f"{scored.rank:.2f}"
-    inside = "" if scored.coverage is None else f"{scored.coverage:.0%}"
-    spread = f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
-    return (name, str(scored.n), f"{scored.median:.1%}", f"{scored.p90:.1%}", f"{near:.0%}", spread, rank, inside)
 
 
 def by_source(rows: Rows) -> str:
