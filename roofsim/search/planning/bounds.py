@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import smooth_maximum
-from roofsim.records import dataclass
+from roofsim.records import dataclass, fields
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
 from roofsim.search.planning.layer_costs import HEAD, PARTS, STATES, head_part
@@ -179,6 +179,11 @@ class Layouts:
             context=column(point.context),
             tensor=column(point.tensor),
         )
+
+    def part(self, where: NDArray[np.int64]) -> Layouts:
+        """Return some of them."""
+        own = {one.name: getattr(self, one.name)[where] for one in fields(self) if one.name != "resolved"}
+        return Layouts(resolved=self.resolved, **own)
 
     @property
     def layers(self) -> float:
