@@ -337,5 +337,11 @@ def _on_host(drawn: _Drawn, offload: Offload | None) -> tuple[dict[str, tuple[Ar
         held[stage_part(stage, "saved")] = held["saved"][0], -held["saved"][0]
         held[stage_part(stage, "above")] = nothing, nothing
     flows = [{name: each[0] for name, each in one.items() if name in HOST} for one in (first, second)]
-    resolved, fewer = layouts.resolved, "gradients" in moved
-    return held, HostTime(resolved=resolved, gpus=layouts.gpus, state=flows[0], saved=flows[1], fewer_kernels=fewer)
+    return held, HostTime(
+        resolved=layouts.resolved,
+        gpus=layouts.gpus,
+        state=flows[0],
+        saved=flows[1],
+        fewer_kernels="gradients" in moved,
+        hides=table.hides()[index],
+    )

@@ -84,6 +84,13 @@ class LayerTable:
                     columns[name][place] = pair
         return columns
 
+    def hides(self) -> NDArray[np.bool_]:
+        """Tell at which places the host updates state while the backward pass goes on."""
+        hides = np.zeros(len(self.places), dtype=bool)
+        for resolved, _, places in self.samples:
+            hides[places] = resolved.engine.communication.overlap.update
+        return hides
+
 
 def point_of(rows: Rows) -> Point:
     """Return the numbers of layouts as they are written, those that differ as arrays."""
