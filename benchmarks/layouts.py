@@ -51,14 +51,16 @@ AXES: dict[str, list[int]] = {
 ROWS = math.prod(map(len, AXES.values()))
 #: Layouts that are evaluated in one call at most: enough to share work, few enough to bound memory. Calls are of equal size: a last
 #: one of a single batch would take another program.
-AT_ONCE = 2_000_000
+AT_ONCE = 1_500_000
 #: Batches that lie between those asked for first and those asked for again.
 SHIFT = 7
 
 
 def batches(least: float, first: int = 1) -> list[int]:
-    """Return batches of which there are at least so many layouts: the multiples of 256 from this one on."""
-    return [256 * number for number in range(first, first + max(math.ceil(least / ROWS), 1))]
+    """Return batches of which there are at least so many layouts, as many in each call: multiples of 256 from this one on."""
+    calls = math.ceil(least / AT_ONCE)
+    each = max(math.ceil(least / ROWS / calls), 1)
+    return [256 * number for number in range(first, first + calls * each)]
 
 
 def measure(sizes: list[int]) -> dict[str, float]:

@@ -154,7 +154,7 @@ class FamilyMesh:
         return []
 
     def _alone(self, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
-        """Price points one by one that no program was made for: too few to tell what they depend on. Return those that have none."""
+        """Price points one by one that no program was made for, as they are too few; return those that have no price either."""
         left = []
         for place in chosen.tolist():
             try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import smooth_maximum
-from roofsim.records import dataclass, fields
+from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
 from roofsim.search.planning.layer_costs import HEAD, PARTS, STATES, head_part
@@ -183,8 +183,8 @@ class Layouts:
 
     def part(self, where: NDArray[np.int64]) -> Layouts:
         """Return some of them."""
-        own = {one.name: getattr(self, one.name)[where] for one in fields(self) if one.name != "resolved"}
-        return Layouts(resolved=self.resolved, **own)
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{name: each[where] for name, each in columns.items() if isinstance(each, np.ndarray)})
 
     @property
     def layers(self) -> float:
