@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.records import dataclass, field, fields, replace
+from roofsim import records
+from roofsim.records import dataclass, fields, replace
 from roofsim.search.planning.bounds import key_columns
 from roofsim.search.planning.layer_costs import HOST, MEMORY, host_layers
 from roofsim.search.sampling import floats
@@ -59,12 +60,12 @@ class LayerTable:
     """
 
     resolved: Resolved | None = None
-    places: dict[tuple[float, ...], int] = field(default_factory=dict)
-    costs: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    scales: dict[tuple[float, ...], float] = field(default_factory=dict)
-    samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
-    hosts: dict[Offload, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
-    hosted: dict[Offload, set[int]] = field(default_factory=dict)
+    places: dict[tuple[float, ...], int] = records.field(default_factory=dict)
+    costs: dict[str, NDArray[np.float64]] = records.field(default_factory=dict)
+    scales: dict[tuple[float, ...], float] = records.field(default_factory=dict)
+    samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = records.field(default_factory=list)
+    hosts: dict[Offload, dict[str, NDArray[np.float64]]] = records.field(default_factory=dict)
+    hosted: dict[Offload, set[int]] = records.field(default_factory=dict)
 
     def host(self, offload: Offload, wanted: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
         """Return what layers take of the host with parts of the state off the device; 0 where that cannot be known.
@@ -109,7 +110,7 @@ def layer_keys(rows: Rows, point: Point) -> NDArray[np.float64]:
 
 def scale_keys(rows: Rows, point: Point) -> NDArray[np.float64]:
     """Return the numbers that what a second costs depends on, a row for each layout."""
-    sizes = [one.name for one in fields(Point) if one.name in rows.numbers() and one.name.endswith(_SIZES)]
+    sizes = [field.name for field in fields(Point) if field.name in rows.numbers() and field.name.endswith(_SIZES)]
     return _stacked(rows, [point.gpus, *(getattr(point, name) for name in sizes)], _tables(rows))
 
 
