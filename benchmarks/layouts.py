@@ -49,26 +49,27 @@ AXES: dict[str, list[int]] = {
     "sequence_length": [1024, 2048, 4096, 8192],
 }
 ROWS = math.prod(map(len, AXES.values()))
-#: Layouts that are evaluated in one call: enough to share work, few enough to bound memory.
-AT_ONCE = 2_000_000
+#: Layouts that are evaluated in one call at most: enough to share work, few enough to bound memory. Calls are of equal size: a last
+#: one of a single batch would take another program.
+AT_ONCE = 1_500_000
 #: Batches that lie between those asked for first and those asked for again.
 SHIFT = 7
 
 
 def batches(least: float, first: int = 1) -> list[int]:
-    """Return batches of which there are at least so many layouts: the multiples of 256 from this one on."""
-    return [256 * number for number in range(first, first + max(math.ceil(least / ROWS), 1))]
+    """Return batches of which there are at least so many layouts, as many in each call: multiples of 256 from this one on."""
+    calls = math.ceil(least / AT_ONCE)
+    each = max(math.ceil(least / ROWS / calls), 1)
+    return [256 * number for number in range(first, first + calls * each)]
 
 
 def measure(sizes: list[int]) -> dict[str, float]:
     """Return what evaluating all layouts of these batches takes: seconds, elements, operations, programs that were traced."""
     document = load_scenario("gpt3-175b", WORDS)
     total = dict.fromkeys(("layouts", "evaluated", "seconds", "elements", "operations", "programs"), 0.0)
-    for first in range(0, len(sizes), AT_ONCE // ROWS):
+    for some in np.array_split(sizes, math.ceil(len(sizes) * ROWS / AT_ONCE)):
         start = time.process_time()
-        answer = evaluate_product(
-            document, AXES | {"global_batch_size": sizes[first : first + AT_ONCE // ROWS]}, import_model
-        )
+        answer = evaluate_product(document, AXES | {"global_batch_size": some.tolist()}, import_model)
         total["seconds"] += time.process_time() - start
         total["layouts"] += answer.figures["step_time"].size
         total["evaluated"] += float(np.isfinite(answer.figures["step_time"]).sum())

@@ -7,22 +7,9 @@ A layout is decided when it was priced, found not to fit, refused by a rule, or 
 clock of the process is given beside that of the wall: it does not see what else the machine does. *start* is the import of roofsim
 and the first `run`, which loads the catalog; the search begins behind it. Each row is measured in a process of its own.
 
-Calculon (github.com/calculon-ai/calculon, calculon/llm/optimal_execution.py) enumerates for GPT-3 175B on 1,024 GPUs, with at most
-4,096 sequences a step, 9,259,840 executions. Its options here:
-
-| Calculon | roofsim |
-| --- | --- |
-| tensor_par, pipeline_par, data_par | `parallel.tensor`, `.pipeline`, `.data` (and `.context`, which Calculon lacks) |
-| pipeline_interleaving | `parallel.virtual_stages`; also other schedules |
-| microbatch_size | `workload.micro_batch_size` |
-| activation_recompute full, attn_only, none | `workload.recompute` full, selective, none |
-| optimizer_sharding | `parallel.sharding` optimizer; also gradients, full, and inside a node only |
-| tensor_par_comm_type ar, rs_ag | `parallel.sequence` off, on |
-| weight_offload, activations_offload, optimizer_offload | `parallel.offload` (only with `--axis`) |
-| data_par_overlap, tensor_par_overlap none, ring, pipe | facts of the engine (`workload.engine_facts`), no axes |
-| tensor_par_comm_type p2p_rs_ag, seq_par_ag_redo | not there: no engine of the catalog does either |
-| tensor_par_net, pipeline_par_net, data_par_net | not there: where ranks are placed decides which network a group uses |
-| batch_size, the largest multiple of data_par | one batch for all layouts: steps of other batches are not compared |
+What the options of Calculon's search are here, and how many of its 9,259,840 executions a scenario can tell apart:
+`benchmarks/calculon_space.py`. *Calculon's axes* are those that a plan has by itself; *all of Calculon's options* has the facts of
+the engine beside them, tensor groups of several nodes and micro batches of up to 4,096.
 """
 
 from __future__ import annotations
@@ -42,6 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import roofsim
+from benchmarks.calculon_space import ALL_AXES, AXES, BATCH, GPUS
 from benchmarks.results import record, table
 from roofsim.plans import planning_tools
 from roofsim.search.planning.asked import PlanRequest
@@ -51,22 +39,6 @@ from roofsim.search.planning.search import ClassSearch, Limits
 from roofsim.spec.scenario.document import load_scenario
 
 MEGATRON = {"engine": "megatron-core", "precision": "bf16"}
-#: What Calculon's options are here, as far as they are axes; the rest of the space is left out.
-CALCULON: dict[str, list[Any]] = {
-    "parallel.context": [1],
-    "parallel.sharding": ["none", "optimizer"],
-    "parallel.schedule": ["1f1b"],
-    "parallel.account_for_embedding": [False],
-    "parallel.account_for_loss": [False],
-    "parallel.offload": [
-        {
-            name: "host"
-            for place, name in enumerate(("parameters", "activations", "optimizer_state"))
-            if bits >> place & 1
-        }
-        for bits in range(8)
-    ],
-}
 CASES: dict[str, dict[str, Any]] = {
     "gpt3-175b, 1,024 A100": {
         "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": 1536}},
@@ -74,10 +46,16 @@ CASES: dict[str, dict[str, Any]] = {
         "gpus": 1024,
     },
     "gpt3-175b, 1,024 A100, Calculon's axes": {
-        "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": 4096}},
+        "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": BATCH}},
         "gpu": "a100-sxm4-80gb",
-        "gpus": 1024,
-        "axes": CALCULON,
+        "gpus": GPUS,
+        "axes": AXES,
+    },
+    "gpt3-175b, 1,024 A100, all of Calculon's options": {
+        "scenario": {"model": "gpt3-175b", "workload": MEGATRON | {"global_batch_size": BATCH}},
+        "gpu": "a100-sxm4-80gb",
+        "gpus": GPUS,
+        "axes": ALL_AXES,
     },
     "deepseek-v3, 2,048 H800": {
         "scenario": {
@@ -121,7 +99,7 @@ def growing() -> dict[str, dict[str, Any]]:
     base = CASES["gpt3-175b, 1,024 A100"]
     layouts = {}
     for gpus, offloads, batches in GROWTH:
-        axes: dict[str, list[Any]] = {"parallel.offload": CALCULON["parallel.offload"]} if offloads else {}
+        axes: dict[str, list[Any]] = {"parallel.offload": AXES["parallel.offload"]} if offloads else {}
         if batches > 1:
             axes["workload.global_batch_size"] = [1536 * each for each in range(1, batches + 1)]
         said = f"{', offload' if offloads else ''}{f', {batches} batches' if batches > 1 else ''}"

@@ -40,6 +40,8 @@ _LOOKED: Final = 1024
 #: Points of which two are priced as they are, to see whether a new program gives the same, and how nearly.
 _TRIED: Final = 64
 _AGREES: Final = 1e-9
+#: Points without a program up to which each is priced by itself.
+_ALONE: Final = 64
 #: Families whose programs are kept, the latest.
 _MOST: Final = 64
 _MESHES: Final[OrderedDict[tuple[Any, ...], FamilyMesh]] = OrderedDict()
@@ -147,8 +149,22 @@ class FamilyMesh:
             if len(left) == len(chosen):  # it is of no use
                 break
             return [left] if len(left) else []
-        answer.left.append(chosen)
+        left = self._alone(rows, possible, answer) if len(chosen) <= _ALONE else chosen
+        answer.left += [left] if len(left) else []
         return []
+
+    def _alone(self, rows: Rows, chosen: NDArray[Any], answer: MeshAnswer) -> NDArray[Any]:
+        """Price points one by one that no program was made for, as they are too few; return those that have no price either."""
+        left = []
+        for place in chosen.tolist():
+            try:
+                figures = priced_as_arrays(rows.part(np.array([place])), self.importer, self.shared)
+            except (RoofsimError, Diverged, *NOT_FOR_ARRAYS):
+                left.append(place)
+                continue
+            for name, values in answer.figures.items():
+                values[place] = figures[name][0]
+        return np.array(left, dtype=np.int64)
 
     def _holds(self, program: TracedProgram, others: Rows) -> bool:
         """Tell whether a program gives what pricing gives of points that it was not traced with.

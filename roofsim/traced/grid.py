@@ -36,7 +36,7 @@ _EACH: Final = frozenset({np.where, np.isclose})
 _SHORT: Final = 0.25
 
 #: Answers of rows or stretches that are kept for grids that have the same ones, and how many rows such an answer may have.
-_MOST_KNOWN: Final = 12
+_MOST_KNOWN: Final = 4
 _MOST_ROWS: Final = 8192
 
 

@@ -233,3 +233,20 @@ def test_points_with_other_numbers_of_stages_run_together(name):
     together = run(*(points(column) for column in zip(*rows, strict=True)))
     assert isinstance(together, Points)
     assert np.asarray(together) == pytest.approx([run(*row) for row in rows], rel=1e-12)
+
+
+@settings(max_examples=30)
+@given(
+    stages=st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=5),
+    columns=st.integers(1, simulation.FEW),
+    latency=st.sampled_from([0.0, 0.3]),
+    name=st.sampled_from(["1f1b", "zero-bubble"]),
+)
+def test_few_columns_run_piece_by_piece_to_the_same_bits(stages, columns, latency, name):
+    schedule = schedule_named(name, 1)
+    factors = np.linspace(1.0, 1.3, columns)
+    times = [StageTimes(forward=forward * factors, backward=backward * factors) for forward, backward in stages]
+    work, durations = plan(schedule, len(stages), 7), simulation._durations(schedule, times, 1)
+    seconds, delay = simulation._columns(durations, latency, (columns,))
+    by_level = simulation._ends(work, seconds, delay, np.zeros((work.size, columns)))
+    assert np.array_equal(simulation._ends(work, seconds, delay), by_level)

@@ -209,3 +209,20 @@ def test_a_program_that_took_a_number_of_its_samples_for_all_is_not_kept(monkeyp
     for place in (0, 98, 198):
         result = roofsim.run("gpt2-124m", batch_size=batches[place], precision="bf16", gpu="a100")
         assert table["memory.peak"][place] == pytest.approx(result.memory.device_total, rel=1e-9)
+
+
+def test_few_points_without_a_program_are_priced_by_themselves(monkeypatch):
+    """Too few points to tell what they depend on have figures all the same."""
+    words = {"precision": "bf16", "gpu": "a100-sxm4-80gb", "engine": "megatron-core", "global_batch_size": 64}
+    document = load_scenario("llama3-8b", words)
+    columns = {"tensor": [1, 2, 3], "pipeline": [2, 2, 2], "gpus": [16, 16, 16]}
+    known = evaluate_layouts(document, columns, import_model)
+    mesh.forget()
+    monkeypatch.setattr(mesh, "SAMPLES", ())
+    apart = evaluate_layouts(document, columns, import_model)
+    assert apart.programs == 0
+    assert not apart.left
+    assert apart.refused.tolist() == known.refused.tolist()
+    assert np.isfinite(apart.figures["step_time"][:2]).all()
+    for name, values in known.figures.items():
+        np.testing.assert_allclose(apart.figures[name], values, rtol=1e-9)

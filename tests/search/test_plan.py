@@ -77,6 +77,26 @@ def test_cutting_leaves_the_best_as_they_are(plans):
     assert cut.lower_bound == whole.lower_bound == pytest.approx(cut.best.step_time)
 
 
+@pytest.mark.slow
+def test_the_best_are_found_among_layouts_with_state_on_the_host_too():
+    """Those are held against their hosts only where their device leaves them open: the others are cut, and counted."""
+    axes: dict[str, list[Any]] = {
+        "parallel.offload": [{}, {"optimizer_state": "host"}, {"activations": "host"}, {"parameters": "host"}],
+        "parallel.sharding": ["optimizer"],
+        "parallel.sequence": [True],
+        "parallel.context": [1],
+        "workload.recompute": ["none"],
+        "workload.micro_batch_size": [1, 4],
+    }
+    fixed = ["parallel.account_for_embedding", "parallel.account_for_loss"]
+    small = scenario() | {"hardware": {"gpu": "a100-sxm4-80gb", "override": {"gpu.memory.capacity": "3 GiB"}}}
+    cut, whole = (roofsim.plan(small, gpus=4, axes=axes, fixed=fixed, cut=cut, top=3) for cut in (True, False))
+    assert [one.id for one in cut.top] == [one.id for one in whole.top]
+    assert (cut.considered, cut.lower_bound) == (whole.considered, whole.lower_bound)
+    assert cut.considered == cut.priced + cut.does_not_fit + cut.cut + sum(cut.refused.values())
+    assert cut.cut > whole.considered / 2
+
+
 def test_a_replayed_search_finds_what_arrays_find(monkeypatch):
     axes = FEW | {"workload.recompute": ["none"], "parallel.sharding": ["optimizer"], "parallel.context": [1]}
     fixed = ["parallel.account_for_embedding", "parallel.account_for_loss"]
@@ -269,6 +289,29 @@ def test_bounds_of_large_models_are_near(model, engine, gpu, gpus, batch):
     assert len(shares) >= 5
     assert max(shares) <= 1.0
     assert np.median(shares) > 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "gpu", "gpus", "near"),
+    [("gpt3-175b", "a100-sxm4-80gb", 1024, 0.85), ("mixtral-8x7b", "h100-sxm5-80gb", 64, 0.7)],
+)
+def test_bounds_of_memory_are_near(model, gpu, gpus, near):
+    """Stages of pipelines are known with what they save beside their layers, and with their fullest moment."""
+    space = Drawn(
+        load_scenario({"model": model, "workload": WORK | {"global_batch_size": 1536}, "hardware": {"gpu": gpu}}, {}),
+        (gpus,),
+        None,
+        "memory",
+    )
+    draw, shares = np.random.default_rng(5), []
+    for family in draw.permutation(len(space.families))[:12].tolist():
+        some, fits_beyond = space.bounded(family, np.random.default_rng(family).integers(0, 10**6, 40))
+        shares += some.tolist()
+        assert not any(fits_beyond)
+    assert len(shares) >= 5
+    assert max(shares) <= 1.0
+    assert np.median(shares) > near
 
 
 def test_more_is_tried_where_it_is_asked_for():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.kept import remembered
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
 
@@ -47,6 +48,11 @@ class PipelinePlan:
     def size(self) -> int:
         """Pieces of work."""
         return len(self.kind)
+
+    @remembered
+    def listed(self) -> tuple[list[int], list[int], list[float]]:
+        """Return `needs`, `before` and `crosses` as plain numbers."""
+        return self.needs.tolist(), self.before.tolist(), self.crosses.tolist()
 
     def most_held(self, stages: int) -> list[float]:
         """Return how many micro batches of all its layers each stage holds activations of at most.

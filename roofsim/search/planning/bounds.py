@@ -9,7 +9,8 @@ stragglers, messages between stages. So of ``m`` micro batches, a pipeline of ``
     step >= m (n_i w + h_i) + sum_{k < i} n_k w / v  the first micro batch comes, and the last returns, through the stages before
 
 and the update of the first stage follows. Schedules that put gradients of weights off have no such way back. Of the memory, a
-stage holds the states of its layers, and what they save of each micro batch that is under way. Copies to and from the host run
+stage holds the states of its layers, what they save of each micro batch that is under way, and what stages of a small pipeline hold
+beside their layers (`roofsim.search.planning.memory_bounds`). Copies to and from the host run
 behind arithmetic at best: of a layer, the longer of the two counts (`roofsim.search.planning.host_bounds`).
 
 FamilyWords stand on the first axis, rows of numbers on the second; what depends on one of the two alone is worked out on it alone.
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import smooth_maximum
-from roofsim.records import dataclass
+from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.step import throttled
 from roofsim.search.planning.layer_costs import HEAD, PARTS, STATES, head_part
@@ -179,6 +180,11 @@ class Layouts:
             context=column(point.context),
             tensor=column(point.tensor),
         )
+
+    def part(self, where: NDArray[np.int64]) -> Layouts:
+        """Return some of them."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{name: each[where] for name, each in columns.items() if isinstance(each, np.ndarray)})
 
     @property
     def layers(self) -> float:

@@ -33,6 +33,8 @@ class HostTime:
         weights, gradients and the optimizer, unsharded; of activations.
     fewer_kernels
         Whether the device leaves kernels out that a layer alone has: the host adds gradients up.
+    hides
+        In which rows the host updates state while the backward pass goes on.
     """
 
     resolved: Resolved
@@ -40,6 +42,7 @@ class HostTime:
     state: Mapping[str, Array]
     saved: Mapping[str, Array]
     fewer_kernels: bool
+    hides: NDArray[np.bool_]
 
     def micro_batch(self, shards: Array, sharded: NDArray[np.bool_]) -> Any:
         """Return the seconds of a layer's copies in one micro batch: `shards` ranks share gradients, and `sharded` weights.
@@ -67,7 +70,7 @@ class HostTime:
         """Return the seconds of a layer's update on the host that follow the last backward pass: `device` seconds may hide some."""
         work = np.maximum(self._of(self.state, "work_memory"), self._of(self.state, "work_storage")) * self._beside
         back = self._of(self.state, "returned") * self._beside_link
-        hidden = device if self.resolved.engine.communication.overlap.update else 0.0
+        hidden = np.where(self.hides, device, 0.0)
         return np.maximum(np.maximum(work, back) / shards - hidden, 0.0)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +12,8 @@ from roofsim.cost.scales import Scales
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import priced_stages, stage_costs, unpriced_of
 from roofsim.graph.base import Phase
+from roofsim.memory.in_flight import BESIDE
+from roofsim.numeric import maximum
 from roofsim.points import Diverged, points
 from roofsim.records import replace
 from roofsim.search.pieces import NOT_FOR_ARRAYS
@@ -18,6 +21,7 @@ from roofsim.search.stacking import alike, taken, varying
 from roofsim.spec.scenario.layout import expert_tensor_of
 from roofsim.spec.scenario.offload import Offload
 from roofsim.spec.scenario.workload import RecomputePlan
+from roofsim.structures import profile_of, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +47,11 @@ HEAD: Final = ("short", "held", "drawn", "host")
 STATES: Final = ("parameters", "gradients", "optimizer_state")
 #: What it holds when its forward pass has ended, in bytes: the activations that it saved, and which of them are copies of weights.
 MEMORY: Final = (*STATES, "saved", "copies")
+#: What the first stage of a pipeline, and one in the middle, hold, in bytes, of a layer and beside the layers: activations when the
+#: forward pass of a micro batch has ended; how much more of activations and temporary tensors there is at the fullest moment of a
+#: pass; and the state.
+HELD: Final = ("saved", "above", *STATES)
+STAGES: Final = ("first", "middle")
 #: What it keeps the host busy, in seconds, where one GPU has the host to itself: the link in each direction, its memory and its
 #: storage in a micro batch; those of the update, and the link while updated weights return.
 HOST: Final = (
@@ -52,6 +61,8 @@ HOST: Final = (
 
 #: Layers of the two models whose difference is one layer; a single one is no block that repeats.
 DEPTHS: Final = (2.0, 3.0)
+#: Stages of the pipelines in which `HELD` is looked for: the first, one in the middle and the last.
+_LOOKED: Final = 3
 
 
 def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, dict[str, tuple[float, float]]]:
@@ -59,7 +70,44 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
 
     Layouts whose layer cannot be priced alone are left out.
     """
-    return _layers(resolved, chosen, _parts_of, (*PARTS, *map(head_part, HEAD), *MEMORY))
+    known = _layers(resolved, chosen, _parts_of, (*PARTS, *map(head_part, HEAD), *MEMORY))
+    staged = _layers(resolved, np.array(list(known), dtype=np.int64), _held_by_stages, STAGE_PARTS) if known else {}
+    return {place: parts | (staged.get(place) or _handed_on(parts)) for place, parts in known.items()}
+
+
+def stage_part(stage: str, name: str) -> str:
+    """Return the name of a part of `HELD` of one of `STAGES` among those of layers."""
+    return f"{stage}_{name}"
+
+
+STAGE_PARTS: Final = tuple(stage_part(stage, name) for stage in STAGES for name in HELD)
+
+
+def _handed_on(parts: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Return what stages hold at least where no such pipeline is known: they may hand on what their last layer made."""
+    known = {stage_part(stage, name): (parts[name][0], 0.0) for stage in STAGES for name in STATES}
+    known |= {stage_part(stage, "saved"): (parts["saved"][0], -parts["saved"][0]) for stage in STAGES}
+    return known | {stage_part(stage, "above"): (0.0, 0.0) for stage in STAGES}
+
+
+def _held_by_stages(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:
+    """Return `HELD` of stages of each of `DEPTHS` on the ranks of some layouts."""
+    stages = program_of(_alone(resolved, some, _LOOKED)).stages
+    if len(stages) != _LOOKED:
+        raise RoofsimError("stages that are alike")
+    counted = isinstance(
+        resolved.workload.recompute, RecomputePlan
+    )  # how many layers of a stage save less is not known
+    parts: dict[str, Any] = {}
+    for where, stage in zip(STAGES, stages, strict=False):
+        profile = profile_of(stage.graph)
+        saved = profile.forward_end["activations"]
+        fullest = [profile.phase_live[phase] for phase in BESIDE if phase in profile.phase_live]
+        above = reduce(maximum, [live["activations"] + live["temporary"] - saved for live in fullest])
+        held = {name: profile.forward_end[name] for name in STATES}
+        held |= {"saved": 0.0, "above": 0.0} if counted else {"saved": saved, "above": above}
+        parts |= {stage_part(where, name): value for name, value in held.items()}
+    return parts
 
 
 def head_part(name: str) -> str:
@@ -186,8 +234,8 @@ def _moved(flows: Flows) -> dict[str, Any]:
     return parts
 
 
-def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
-    """Return layouts without pipeline, replicas and shards, each with a model of few layers, and then each with one of one more."""
+def _alone(resolved: Resolved, some: NDArray[np.int64], stages: int = 1) -> Resolved:
+    """Return layouts without replicas and shards, in so many stages of few layers each, and then each with one more a stage."""
     both = np.concatenate([some, some])
     one = taken(resolved, both, varying(resolved))
     parallel, workload = one.parallel, one.workload
@@ -196,7 +244,7 @@ def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
     data: Any = int(ranks) if np.ndim(ranks) == 0 else points(ranks)
     parallel = parallel.model_copy(
         update={
-            "pipeline": 1,
+            "pipeline": stages,
             "virtual_stages": 1,
             "schedule": "1f1b",
             "data": data,
@@ -210,13 +258,13 @@ def _alone(resolved: Resolved, some: NDArray[np.int64]) -> Resolved:
     workload = workload.model_copy(update={"global_batch_size": workload.micro_batch_size * data})
     if isinstance(workload.recompute, RecomputePlan):  # of some layers of a stage: none of them takes the least time
         workload = workload.model_copy(update={"recompute": "none"})
-    model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)))
+    model, depth = one.model.one_layer(), points(np.repeat(DEPTHS, len(some)) * stages)
     assert model is not None
     return replace(
         one,
         points=len(both),
         parallel=parallel,
         workload=workload,
-        gpus=parallel.tensor * parallel.context * data,
+        gpus=parallel.tensor * parallel.context * data * stages,
         model=model.with_sizes(num_layers=depth),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.search.planning.bounds import SLACK
-from roofsim.search.planning.layer_costs import MEMORY, STATES
+from roofsim.search.planning.layer_costs import DEPTHS, MEMORY, STATES, stage_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,9 +38,10 @@ def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
     own = np.where(index <= layouts.stages - 2.0, fewer + (left >= index), np.maximum(fewer - words.counted, 0.0))
     own = np.maximum(own - layouts.others_from(words, index, fewer), 0.0)
     own = np.where((layouts.stages > 1.0) & (index <= layouts.stages - 1.0) & ~words.stated, own, 0.0)
-    least = state * first + _saved(layouts, words, layer, first, np.zeros(1))
+    least = state * first + _working(layouts, words, layer, first, np.zeros(1), _held(costs, "first"))
     later = state * own
-    later += _saved(layouts, words, layer, own, np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0)))
+    index = np.minimum(index, np.maximum(layouts.stages - 1.0, 0.0))
+    later += _working(layouts, words, layer, own, index, _held(costs, "middle"))
     np.maximum(least, later, out=least)
     np.maximum(least, state * (layouts.layers / layouts.stages), out=least)
     least += fixed
@@ -48,12 +49,25 @@ def least_memory(layouts: Layouts, words: FamilyWords, costs: Costs) -> Array:
     return words.of_families(least)
 
 
-def _saved(layouts: Layouts, words: FamilyWords, layer: dict[str, Array], layers: Array, index: Array) -> Array:
-    """Return what a stage of so many layers saved of micro batches under way.
+def _held(costs: Costs, stage: str) -> tuple[Array, Array]:
+    """Return what a stage saves beside what its layers do, and what more it holds at its fullest moment at least."""
+    (_, beside), (slope, above) = (costs[stage_part(stage, name)] for name in ("saved", "above"))
+    return beside, np.maximum(np.minimum(above + DEPTHS[0] * slope, above + DEPTHS[1] * slope), 0.0)
 
-    A stage may hand on what its last layer made instead of saving it.
-    """
-    saving = np.maximum(layers - 1.0, 0.0)
-    waiting = np.maximum(layer["saved"] - layer["copies"], 0.0)
-    saved: Array = saving * (layer["saved"] + (layouts.in_flight(words, index) - 1.0) * waiting)
-    return saved
+
+def _working(
+    layouts: Layouts,
+    words: FamilyWords,
+    layer: dict[str, Array],
+    layers: Array,
+    index: Array,
+    held: tuple[Array, Array],
+) -> Array:
+    """Return what a stage of so many layers holds of the micro batches under way, while it works on one of them."""
+    beside, above = held
+    saved = np.maximum(layers * layer["saved"] + beside, 0.0)
+    waiting = np.maximum(saved - layers * layer["copies"], 0.0)
+    working: Array = np.where(
+        layers >= DEPTHS[0], saved + above + (layouts.in_flight(words, index) - 1.0) * waiting, 0.0
+    )
+    return working

@@ -15,8 +15,9 @@ from roofsim.analyze.throughput import units_per_step
 from roofsim.analyze.watts import drawn_watts
 from roofsim.errors import Place, Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate, unpriced_of
+from roofsim.kept import Kept
 from roofsim.points import Diverged, number_at
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.search.mesh import mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS
 from roofsim.search.sampling import WATTS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.evaluate import Evaluation
+    from roofsim.program import Program
     from roofsim.search.families import Rows
     from roofsim.search.pieces import PieceReader
     from roofsim.spec.resolve import Resolved
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 #: What is known of each layout that was priced: seconds, bytes, dollars and joules of a million tokens or images.
 FIGURES: Final = ("step_time", "memory", "cost", "energy", "gpus")
+#: Programs that are kept from the memory of some layouts to their steps.
+_LATEST: Final = 4
 
 
 class UnknownFigureError(SpecError):
@@ -131,11 +135,14 @@ class Pricer:
         Gives further figures that a constraint is about; None: none is asked for.
     wanted
         Their dotted keys.
+    programs
+        Those of the latest layouts that all fit, by their numbers: as a rule they are timed next.
     """
 
     reader: PieceReader
     figures: Figures | None = None
     wanted: Sequence[str] = ()
+    programs: Kept[Program] = field(default_factory=lambda: Kept(_LATEST))
 
     def price(self, piece: PointBatch) -> Iterator[PricedLayouts]:
         """Yield the layouts of a piece, in parts that have the same program."""
@@ -200,8 +207,11 @@ class Pricer:
             raise
 
     def _held(self, part: Waiting, resolved: Resolved) -> tuple[list[PricedLayouts], list[Waiting]]:
-        memory = memory_of(unpriced_of(resolved))
+        unpriced = unpriced_of(resolved)
+        memory = memory_of(unpriced)
         fits = _each(memory.fits, len(part)).astype(bool)
+        if fits.all():
+            self.programs.get(part.piece.places.tobytes(), lambda: unpriced.program)
         known = replace(part, memory=_each(memory.device_total, len(part)))
         out, left = np.flatnonzero(~fits), np.flatnonzero(fits)
         none = {name: np.full(len(out), np.nan) for name in (*FIGURES, *self.wanted)}
@@ -210,7 +220,7 @@ class Pricer:
 
     def _timed(self, part: Waiting, resolved: Resolved) -> tuple[list[PricedLayouts], list[Waiting]]:
         count = len(part)
-        evaluation = evaluate(resolved)
+        evaluation = evaluate(resolved, program=self.programs.known(part.piece.places.tobytes()))
         step = _each(evaluation.step.step, count)
         figures = {"memory": _each(part.memory, count), "gpus": _each(resolved.gpus, count), "step_time": step}
         watts = drawn_watts(evaluation)

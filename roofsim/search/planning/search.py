@@ -13,13 +13,14 @@ from roofsim.records import dataclass, field
 from roofsim.search.pieces import PieceReader
 from roofsim.search.planning import best
 from roofsim.search.planning.classes import classes_of
-from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass, first_of_each
+from roofsim.search.planning.family_bounds import Bounds, FamilyBound, WordsOfClass
 from roofsim.search.planning.findings import Findings, rounded
+from roofsim.search.planning.layer_table import first_of_each
 from roofsim.search.planning.priced import Pricer, Waiting
 from roofsim.search.stacking import by_structure
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -128,9 +129,10 @@ class Searcher:
         rows, findings = families.rows()[first:last], Findings()
         findings.considered = int(families.times(rows).sum())
         run = ClassSearch(self, families, findings, limits or Limits())
-        for pairs in self.hopeful(families, rows, run):
-            run.push(pairs)
-        run.work()
+        for some in self._turns(families):
+            for pairs in self.hopeful(families, rows, run, some):
+                run.push(pairs)
+            run.work()
         findings.least_cut = float(rounded(np.array(findings.least_cut)))
         refusals = run.pricer.reader.refusals
         for code, (count, place) in refusals.counted().items():
@@ -138,19 +140,34 @@ class Searcher:
             findings.examples[code] = place, refusals.text(place) or ""
         return findings
 
-    def hopeful(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> Iterator[Pairs]:
-        """Yield the layouts of some rows that may be among the best; note of the others why they are not."""
+    def _turns(self, families: FamilyClass) -> Sequence[NDArray[np.bool_] | None]:
+        """Return which families of a class are searched one after another; None: all of them.
+
+        Those that keep all on the device come first: against the best of them most others need not be held against their hosts.
+        """
+        if not self._bounded:
+            return [None]
+        hosted = self._words(families).hosted
+        return [some for some in (~hosted, hosted) if some.any()] if hosted.any() else [None]
+
+    def hopeful(
+        self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch, chosen: NDArray[np.bool_] | None = None
+    ) -> Iterator[Pairs]:
+        """Yield the layouts of some rows, and of the `chosen` families, that may be among the best; note why the others are not."""
         hopeful: list[Pairs] = []
         if self._bounded:
-            rows = self._near(families, rows, run)
+            rows = self._near(families, rows, run, chosen)
         together = max(_TOGETHER // max(len(families.families()), 1), 1) if self._bounded else max(len(rows), 1)
         for begin in range(0, len(rows), together):
             some = rows[begin : begin + together]
-            held, known = families.holds(some), self.bound(families, some)
+            held, most = families.holds(some), run.most(self.space.groups(some))
+            if chosen is not None:
+                held &= chosen[:, np.newaxis]
+            known = self.bound(families, some, most)
             full = held & known.full
             run.findings.does_not_fit += int(np.count_nonzero(full))
             held &= ~known.full
-            beyond = held & (known.least > run.most(self.space.groups(some)))
+            beyond = held & (known.least > most)
             run.findings.cut_off(known.least[beyond])
             family, row = np.nonzero(held & ~beyond)
             if len(family):
@@ -162,22 +179,27 @@ class Searcher:
             whole = Pairs(*columns)
             yield from [whole] if whole.bounds.any() else whole.parted(len(whole))
 
-    def _near(self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch) -> NDArray[np.int64]:
-        """Return the rows that may be among the best in some family; note of the others that they cannot be in any."""
+    def _near(
+        self, families: FamilyClass, rows: NDArray[np.int64], run: ClassSearch, chosen: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Return the rows that may be among the best in some family; note of the others that they cannot be in any `chosen` one."""
         most = run.most(self.space.groups(rows))
         if not np.isfinite(most).any():
             return rows
         least = self.bound_of_all(families, rows)
         beyond = np.flatnonzero(least > most)
-        run.findings.cut_off(least[beyond], int(families.times(rows[beyond]).sum()))
+        count = families.times(rows[beyond]).sum() if chosen is None else families.holds(rows[beyond])[chosen].sum()
+        run.findings.cut_off(least[beyond], int(count))
         return rows[least <= most]
 
-    def bound(self, families: FamilyClass, rows: NDArray[np.int64]) -> FamilyBound:
-        """Return what is known of some rows, with the words of each family, before they are resolved."""
+    def bound(
+        self, families: FamilyClass, rows: NDArray[np.int64], most: NDArray[np.float64] | None = None
+    ) -> FamilyBound:
+        """Return what is known of some rows, with the words of each family, before they are resolved; `most` as `Bounds.of`."""
         if not self._bounded:
             return FamilyBound.none(len(families.families()), len(rows))
         usual, like = families.usual, partial(self._like, families)
-        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.own)
+        return self.bounds.of(self.space.rows_at(usual, rows), self._words(families), like, families.own, most)
 
     def bound_of_all(self, families: FamilyClass, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what the objective is at least in some rows, whichever family of the class has them."""
