@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -91,6 +91,16 @@ class Refusals:
             codes[place] = code
         return codes
 
+    def possible(self, size: int) -> NDArray[np.bool_]:
+        """Tell which of so many points have no reason."""
+        possible = np.ones(size, dtype=bool)
+        for places, refused, _ in self._broken:
+            possible[places[refused.places]] = False
+        for places, *_ in self._coded:
+            possible[places] = False
+        possible[list(self._said)] = False
+        return possible
+
     def texts(self, size: int) -> NDArray[np.object_]:
         """Return the reason of each point, of so many points; None where there is none."""
         texts = np.full(size, None, dtype=object)
@@ -151,8 +161,6 @@ class SweepTable(Drawn):
         bytes and FLOPs as in a result; NaN, or None in arrays of texts, where a point has no such figure.
     feasible
         Whether a point has an answer: whether `roofsim.run` of it gives one. Shape of the axes.
-    reason_code
-        The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None where it is feasible.
     evaluated
         How many points were computed which way.
     """
@@ -160,7 +168,6 @@ class SweepTable(Drawn):
     axes: dict[str, list[Any]]
     rows: Mapping[str, NDArray[Any]]
     feasible: NDArray[np.bool_]
-    reason_code: NDArray[np.object_]
     refusals: Refusals
     evaluated: Evaluated = field(default_factory=Evaluated)
 
@@ -171,6 +178,11 @@ class SweepTable(Drawn):
     def reason(self) -> NDArray[np.object_]:
         """Why a point is not feasible, as `roofsim.run` says; None where it is. Shape of the axes. Written when it is asked for."""
         return self.refusals.texts(self.feasible.size).reshape(self.shape)
+
+    @cached_property
+    def reason_code(self) -> NDArray[np.object_]:
+        """The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None where it is feasible."""
+        return self.refusals.codes(self.feasible.size).reshape(self.shape)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
         try:
@@ -191,7 +203,9 @@ class SweepTable(Drawn):
 
     def refused(self) -> dict[str, int]:
         """Return how many points are not feasible, by the code of the reason; the most frequent first."""
-        return dict(Counter(code for code in self.reason_code.ravel().tolist() if code is not None).most_common())
+        if self.feasible.all():
+            return {}
+        return dict(Counter(self.reason_code[~self.feasible].tolist()).most_common())
 
     def order(self, figure: str = "step_time", *, descending: bool = False) -> NDArray[np.int64]:
         """Return the places of all points by a figure: those that fit first, then those that do not, then those without it.
@@ -222,6 +236,8 @@ class SweepTable(Drawn):
         fits = self.rows.get("memory.fits")
         if fits is None:
             return np.zeros(len(self), dtype=bool)
+        if fits.dtype == bool:
+            return ~fits.ravel()
         return np.array([value is not None and not value for value in fits.ravel().tolist()])
 
     def to_rows(self, places: Iterable[int] | None = None) -> list[dict[str, Any]]:
@@ -337,6 +353,19 @@ class Columns:
     def __init__(self, space: AxisGrid) -> None:
         self.space = space
         self._parts: dict[str, list[tuple[Any, Any]]] = {}
+        self._whole: dict[str, NDArray[Any]] = {}
+        self._known: dict[str, NDArray[np.bool_]] = {}
+
+    def put_whole(self, index: tuple[Any, ...], figures: Mapping[str, NDArray[Any]], known: NDArray[np.bool_]) -> None:
+        """Take the figures of all points of a part of the space, of which some are `known`; the others have none yet."""
+        shape, every = self.space.shape, known.shape == self.space.shape
+        for key, values in figures.items():
+            if key not in self._whole:
+                none = np.zeros if values.dtype == bool else partial(np.full, fill_value=np.nan)
+                self._whole[key] = values if every else none(shape, dtype=values.dtype)
+                self._known[key] = known if every else np.zeros(shape, dtype=bool)
+            if not every:
+                self._whole[key][index], self._known[key][index] = values, known
 
     def put(self, places: Any, figures: Mapping[str, Any]) -> None:
         """Take the figures of some points: each a value for all of them, or an array with one element per point."""
@@ -345,10 +374,16 @@ class Columns:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return one array per figure, in the shape of the axes."""
-        return {key: self._array(parts) for key, parts in self._parts.items()}
+        return {key: self._array(key, self._parts.get(key, [])) for key in {**self._whole, **self._parts}}
 
-    def _array(self, parts: list[tuple[Any, Any]]) -> NDArray[Any]:
+    def _array(self, key: str, parts: list[tuple[Any, Any]]) -> NDArray[Any]:
         size = self.space.size
+        if key in self._whole:
+            values, known = self._whole[key], self._known[key]
+            if not parts and (values.dtype != bool or known.all()):
+                return values
+            at = np.flatnonzero(known)
+            parts = [(at, values.ravel()[at]), *parts]
         if any(isinstance(value, tuple) for _, value in parts):
             pairs = np.full((size, 2), np.nan)
             for places, value in parts:
