@@ -87,6 +87,32 @@ class _Box(Mesh):
         return np.arange(self.at[bit].start, self.at[bit].stop, dtype=np.int32)
 
 
+class _MeshKeys:
+    """The combinations of columns that a mesh has: all of them, the last dimension running fastest."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self._places: dict[tuple[int, int], NDArray[Any] | None] = {}
+
+    def count(self, columns: int) -> int:
+        """Return how many combinations of some columns there are."""
+        return self.mesh.count(columns)
+
+    def codes(self, columns: int, column: int) -> NDArray[Any]:
+        """Return which value of one of them each combination of some columns has."""
+        return self.mesh.codes(columns)[column]
+
+    def rows_of(self, fewer: int, columns: int | None = None) -> NDArray[Any] | None:
+        """Return the row of each combination of `columns` among those of fewer; None where they are the same."""
+        assert columns is not None
+        key = fewer, columns
+        if key not in self._places:
+            few, own = self.mesh.dimensions(fewer), self.mesh.dimensions(columns)
+            rows = np.arange(math.prod(few), dtype=np.int32).reshape(few)
+            self._places[key] = None if few == own else np.broadcast_to(rows, own).ravel()
+        return self._places[key]
+
+
 class MeshReplay:
     """A `Replay` on open meshes; its operations must not have been written anew.
 
@@ -101,6 +127,7 @@ class MeshReplay:
         self.elements = 0.0
         self._columns: dict[int, int] = {}
         self._parts: dict[tuple[int, ...], Replay] = {}
+        self._own = replay.without_keys(self.columns)
         self._programs: dict[Any, _SlabProgram] = {}
 
     def columns(self, number: int) -> int:
@@ -118,28 +145,23 @@ class MeshReplay:
 
     def arrays(self, wanted: Iterable[int], mesh: Mesh) -> dict[int, NDArray[Any]]:
         """Return operations, with what one has for each point before the dimensions of the mesh."""
+        own = tuple(sorted({*wanted}))
+        if own not in self._parts:
+            self._parts[own] = self._own.part(own, ())
+        part = self._parts[own]
+        keys = _MeshKeys(mesh)
+        values: dict[int, Any] = {
+            leaf: np.take(mesh.leaves[leaf], keys.codes(bit, bit), axis=0)
+            for leaf in part.leaves
+            for bit in (self.columns(leaf),)
+        }
+        for block in part.blocks:
+            self.elements += part.run_block(block, keys, values)
         made: dict[int, NDArray[Any]] = {}
-        by_columns: dict[int, list[int]] = {}
-        for number in sorted({*wanted}):
-            by_columns.setdefault(self.columns(number), []).append(number)
-        for columns, numbers in by_columns.items():
-            part = self._part(tuple(numbers))
-            count = mesh.count(columns)
-            leaves = {leaf: mesh.leaves[leaf] for leaf in part.leaves if self.nodes[leaf].columns not in part.derived}
-            codes = mesh.codes(columns)
-            asked = {self.nodes[leaf].columns for leaf in leaves}
-            own = {bit: codes[bit] for bit in asked}
-            results, _, elements = part.worked_out(leaves, own, count, differ=False)
-            self.elements += elements
-            for number in numbers:
-                values = np.moveaxis(np.asarray(results[str(number)]), self.nodes[number].axis, -1)
-                made[number] = values.reshape(*values.shape[:-1], *mesh.dimensions(columns))
+        for number in own:
+            array = np.moveaxis(np.asarray(values[number]), self.nodes[number].axis, -1)
+            made[number] = array.reshape(*array.shape[:-1], *mesh.dimensions(self.columns(number)))
         return made
-
-    def _part(self, wanted: tuple[int, ...]) -> Replay:
-        if wanted not in self._parts:
-            self._parts[wanted] = self.replay.part(wanted, ())
-        return self._parts[wanted]
 
     def program(self, wanted: Sequence[int], mesh: Mesh) -> _SlabProgram:
         """Return what works out operations slab by slab.
