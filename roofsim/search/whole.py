@@ -14,7 +14,8 @@ import numpy as np
 from roofsim.records import dataclass, field
 from roofsim.search.families import Rows, inner_of
 from roofsim.search.sampling import FIGURES, floats
-from roofsim.traced.open_mesh import Mesh, MeshReplay, boxes_of, slabs_of
+from roofsim.traced.open_mesh import AT_A_TIME, Mesh, MeshReplay, boxes_of, slabs_of
+from roofsim.traced.replay import AT_ONCE
 from roofsim.traced.unrolled import NotScalarError
 
 if TYPE_CHECKING:
@@ -301,12 +302,14 @@ class _OfProgram:
         }
         turned = fine.transpose(self.order)
         slabs = replay.program(sorted({*wanted.values()}), self.mesh)
+        loop = slabs.loop(self.mesh)
+        most = AT_ONCE if loop is None else AT_A_TIME
         for where in boxes_of(slabs, self.mesh):
             if not turned[where].any():
                 continue
             box = self.mesh.box(where)
-            parts = [part for part in slabs_of(box.shape) if turned[where][part].any()]
-            for part, made in zip(parts, slabs.slabs(replay, box, parts), strict=True):
+            parts = [part for part in slabs_of(box.shape, most) if turned[where][part].any()]
+            for part, made in zip(parts, slabs.slabs(replay, box, parts, loop), strict=True):
                 asked = turned[where][part]
                 for name, node in wanted.items():
                     np.copyto(targets[name].transpose(self.order)[where][part], made[node], where=asked)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.records import dataclass, field
+from roofsim.traced.compiled import LANES
+from roofsim.traced.compiled_mesh import mesh_loop
 from roofsim.traced.replay import AT_ONCE
 from roofsim.traced.scalars import Sym, weighted
 from roofsim.traced.unrolled import Unrolled
@@ -24,10 +26,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofsim.traced.compiled_mesh import MeshLoop
     from roofsim.traced.replay import Replay
 
 #: Share of all points from which on operations are written anew for single numbers.
 _LARGE: Final = 0.25
+#: Points from which on it takes less time to compile a loop than to do without, and points that it does at once.
+_COMPILED: Final = 400_000
+AT_A_TIME: Final = 1 << 18
 #: Numbers that are held at once of what a box's slabs take.
 _HELD: Final = 1 << 22
 
@@ -226,7 +232,8 @@ class _SlabProgram:
             }
             | {int(one) for one in self.results.values() if type(one) is Sym and not self._large(one)}
         )
-        self.steps = _steps(self.nodes, self.results.values(), set(self.taken))
+        self.steps, self.order = _steps(self.nodes, self.results.values(), set(self.taken))
+        self.loops: dict[Any, MeshLoop | None] = {}
 
     def _large(self, number: int) -> bool:
         return self.nodes[number].columns in self._is_large
@@ -268,9 +275,34 @@ class _SlabProgram:
                         del at[one]
         return {number: at[number] for number in self.taken}
 
-    def slabs(self, mesh: MeshReplay, box: Mesh, parts: Iterable[tuple[slice, ...]]) -> Iterator[dict[int, Any]]:
+    def loop(self, mesh: Mesh) -> MeshLoop | None:
+        """Return what is done for each point as compiled code; None where there is none, or too few points to compile it for."""
+        width = mesh.shape[-1]
+        if math.prod(mesh.shape) < _COMPILED or width < LANES:
+            return None
+        key = mesh.bits, width, tuple(length > 1 for length in mesh.shape)
+        if key not in self.loops:
+            taken = {
+                number: tuple(length > 1 for length in mesh.dimensions(self.nodes[number].columns))
+                for number in self.taken
+            }
+            wanted = [int(one) for one in self.results.values() if type(one) is Sym]
+            own = None if {*wanted} & {*self.taken} or not wanted else wanted
+            self.loops[key] = own and mesh_loop(self.nodes, self.order, taken, own, width)
+        return self.loops[key]
+
+    def slabs(
+        self, mesh: MeshReplay, box: Mesh, parts: Iterable[tuple[slice, ...]], loop: MeshLoop | None
+    ) -> Iterator[dict[int, Any]]:
         """Yield the wanted operations for some slabs of a box."""
         taken = self.of_box(mesh, box)
+        if loop is not None:
+            packed = loop.packed(taken)
+            del taken
+            for part in parts:
+                made = iter(loop.run(packed, part, sum(type(one) is Sym for one in self.results.values())))
+                yield {wanted: next(made) if type(one) is Sym else one for wanted, one in self.results.items()}
+            return
         whole = {
             number: [axis for axis, length in enumerate(values.shape) if length > 1]
             for number, values in taken.items()
@@ -291,8 +323,8 @@ class _SlabProgram:
                 }
 
 
-def _steps(nodes: Sequence[Any], results: Iterable[Any], given: set[int]) -> list[Any]:
-    """Return operations as functions of the numbers that are there; each term of a sum is made when it is added."""
+def _steps(nodes: Sequence[Any], results: Iterable[Any], given: set[int]) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """Return operations as functions of the numbers that are there, each term of a sum when it is added; and their order."""
     order: list[tuple[Any, ...]] = []
     done = set(given)
 
@@ -323,7 +355,7 @@ def _steps(nodes: Sequence[Any], results: Iterable[Any], given: set[int]) -> lis
         if step[0] == "add":
             last.setdefault(step[1], place)
     kept = {int(one) for one in results if type(one) is Sym}
-    steps = []
+    steps: list[Any] = []
     for place, step in enumerate(order):
         used = {int(one) for one in ([step[2]] if step[0] == "add" else step[3]) if type(one) is Sym}
         free = tuple(one for one in used if last[one] == place and one not in kept)
@@ -332,7 +364,7 @@ def _steps(nodes: Sequence[Any], results: Iterable[Any], given: set[int]) -> lis
             steps.append(_adding(*step[1:], free, own))
         else:
             steps.append(_calling(*step[1:], free, own))
-    return steps
+    return steps, order
 
 
 def _adding(number: int, value: Any, coefficient: float, first: bool, free: Any, own: Any) -> Any:
