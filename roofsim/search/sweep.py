@@ -28,16 +28,18 @@ from roofsim.search.whole import WholeFamily, evaluate_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from roofsim.analyze.result import Result
-    from roofsim.evaluate import Evaluation
     from numpy.typing import NDArray
 
+    from roofsim.analyze.result import Result
+    from roofsim.evaluate import Evaluation
     from roofsim.search.families import Rows
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
 
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
 MOST_TOGETHER: Final = 1024
+#: Points of the largest table: one figure of them takes 2 GiB.
+MOST_POINTS: Final = 1 << 28
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
 #: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
@@ -79,6 +81,10 @@ def sweep_document(
         answer, limits=parts is None or not parts.isdisjoint(_LIMITS), work=parts is None or "work" in parts
     )
     sweep = _Sweep(document, read_axes(axes, keywords), asked, importer, wanted)
+    if sweep.space.size > MOST_POINTS:
+        message = f"{sweep.space.size:,} points are more than a table holds ({MOST_POINTS:,})"
+        hint = "Give fewer values, or sweep parts of an axis one after the other and keep what you need of each."
+        raise SpecError(Problem(message, path="axes", hint=hint))
     check_base(SharedResolver(document, importer, sweep.reader.shared), sweep.space)
     places = iter(progress(range(sweep.space.size)))
 
@@ -133,7 +139,9 @@ class _Sweep:
         )
         self.together += answer.answered
         self.structures += answer.programs
-        figures: dict[str, NDArray[Any]] = {name: values for name, values in answer.figures.items() if name in self.wanted}
+        figures: dict[str, NDArray[Any]] = {
+            name: values for name, values in answer.figures.items() if name in self.wanted
+        }
         if _FITS in self.wanted:
             figures[_FITS] = answer.figures["memory.peak"] <= answer.figures["memory.capacity"]
         self.columns.put_whole(whole.index(), figures, ~answer.left & (answer.refused < 0))

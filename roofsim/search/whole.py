@@ -1,7 +1,7 @@
 """Evaluate all points of a family on an open mesh: an axis is a dimension, and what depends on a few axes is worked out for these.
 
 A program (`TracedProgram`) says of each point by rules and guards whether it belongs to it, and gives the figures of those that do.
-Points of which no program is known yet are given to `FamilyMesh`, which traces one. What no program can say of is left to the caller.
+Points of which no program is known yet are given to `FamilyMesh`, which traces one. What no program can say of is left.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from roofsim.records import dataclass, field
 from roofsim.search.families import Rows, inner_of
 from roofsim.search.sampling import FIGURES, floats
-from roofsim.traced.open_mesh import AT_A_TIME, Mesh, MeshReplay, boxes_of, slabs_of
+from roofsim.traced.open_mesh import AT_A_TIME, Mesh, boxes_of, slabs_of
 from roofsim.traced.replay import AT_ONCE
 from roofsim.traced.unrolled import NotScalarError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -191,7 +191,9 @@ class _OfProgram:
                     leaves[node] = np.take(values, self._among(family, place, name)[used], axis=0)
         if any(bit == 0 and len(used) > 1 for bit, used in zip(bits, own, strict=True)):
             raise NoMeshError("an axis that the program knows one value of")
-        if {column for column, _ in program.leaves.values()} - {self._axis(family, place)[0] for place in filling.whole.inner}:
+        if {column for column, _ in program.leaves.values()} - {
+            self._axis(family, place)[0] for place in filling.whole.inner
+        }:
             raise NoMeshError("a column that is no axis")
         self.own = own
         lengths = [len(used) for used in own]
@@ -273,13 +275,13 @@ class _OfProgram:
                 broken = made[results[str(place)].node].astype(bool)
             if np.any(broken):
                 first = np.where(broken, np.int16(place), first)
-        first = np.where(self._held(refuses, program.refuses.guards, made), first, NOT_OWN)
+        first = np.where(self._held(program.refuses.guards, made), first, NOT_OWN)
         made = guards.arrays([guard.node for guard in program.guards.guards], self.mesh)
-        held = self._held(guards, program.guards.guards, made)
+        held = self._held(program.guards.guards, made)
         state: NDArray[np.int16] = np.where((first == NONE_BROKEN) & ~held, NOT_OWN, first)
         return state
 
-    def _held(self, replay: MeshReplay, guards: Sequence[Guard], made: dict[int, NDArray[Any]]) -> NDArray[np.bool_]:
+    def _held(self, guards: Sequence[Guard], made: dict[int, NDArray[Any]]) -> NDArray[np.bool_]:
         held: NDArray[np.bool_] = np.ones((1,) * len(self.mesh.shape), dtype=bool)
         for guard in guards:
             values = made[guard.node]
@@ -288,7 +290,7 @@ class _OfProgram:
         return held
 
     def _figures(self, fine: NDArray[np.bool_]) -> None:
-        program, replay = self.program, self.program.mesh_of("figures")
+        replay = self.program.mesh_of("figures")
         answer = self.filling.answer
         every = all(len(used) == length for used, length in zip(self.own, self.filling.whole.shape, strict=True))
         targets = {}

@@ -1,8 +1,8 @@
 """Compile what is worked out of every point of an open mesh to one loop, with llvmlite where it is installed.
 
-A row of points has one value of all columns but the last. What other columns decide is loaded once for eight points, what the last one
-has a part in for each of them. Operations are rounded as numpy does it, but for powers: these are made of a logarithm and an
-exponential of base two, within some units of the last place of numpy's.
+A row of points has one value of all columns but the last. What other columns decide is loaded once for eight points, what the
+last one has a part in for each of them. Operations are rounded as numpy does it, but for powers: these are made of a logarithm
+and an exponential of base two, within some units of the last place of numpy's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from roofsim.points import QUOTIENTS
 from roofsim.records import dataclass
 from roofsim.traced.compiled import COMPARED, ENDS, LANES, PLAIN, LoopWriter, is_there, machine_code
 from roofsim.traced.notes import NOTHING, Node, Ref
-from roofsim.traced.scalars import Sym, picked, weighted
+from roofsim.traced.scalars import Scalar, Sym, picked, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from roofsim.traced.scalars import Scalar
 
 _NUMBERS: Final = f"<{LANES} x double>"
 _WHOLE: Final = f"<{LANES} x i64>"
@@ -95,15 +93,19 @@ class MeshLoop:
 
 
 def mesh_loop(
-    nodes: Sequence[Scalar], order: Sequence[tuple[Any, ...]], taken: Mapping[int, tuple[bool, ...]], results: Sequence[int], width: int
+    nodes: Sequence[Scalar],
+    order: Sequence[tuple[Any, ...]],
+    taken: Mapping[int, tuple[bool, ...]],
+    results: Sequence[int],
+    width: int,
 ) -> MeshLoop | None:
     """Return operations as one loop; None where llvmlite is not there, or one of them is none that it has.
 
     Parameters
     ----------
     nodes, order
-        Operations, and what is done in turn: ``("call", number, ...)`` of an operation, ``("add", number, term, coefficient, first)``
-        for each term of a sum.
+        Operations, and what is done in turn: ``("call", number, ...)`` of an operation, and for each term of a sum
+        ``("add", number, term, coefficient, first)``.
     taken
         Inputs -> which dimensions each has.
     results
@@ -122,7 +124,9 @@ def mesh_loop(
     text = _MeshWriter(own, {}).mesh_text(order, groups, results, whole)
     engine, address = machine_code(text, passes=False)
     pointer, count = ctypes.c_void_p, ctypes.c_int64
-    return MeshLoop(groups, whole, len(numbers), engine, ctypes.CFUNCTYPE(None, pointer, pointer, pointer, count)(address))
+    return MeshLoop(
+        groups, whole, len(numbers), engine, ctypes.CFUNCTYPE(None, pointer, pointer, pointer, count)(address)
+    )
 
 
 def _knows(scalar: Scalar) -> bool:
@@ -141,7 +145,11 @@ class _MeshWriter(LoopWriter):
     """Write operations on the points of rows."""
 
     def mesh_text(
-        self, order: Sequence[tuple[Any, ...]], groups: Mapping[tuple[bool, ...], list[int]], results: Sequence[int], width: int
+        self,
+        order: Sequence[tuple[Any, ...]],
+        groups: Mapping[tuple[bool, ...], list[int]],
+        results: Sequence[int],
+        width: int,
     ) -> str:
         """Return the loop over rows, and over the points of each."""
         front: list[str] = []
@@ -167,7 +175,9 @@ class _MeshWriter(LoopWriter):
             ]
             at = self._do(f"getelementptr double, ptr %r{place}, i64 %out")
             self.lines.append(f"store {_NUMBERS} {self._number(self._register(number))}, ptr {at}, align 8")
-        return _LOOP.format(width=width, lanes=LANES, numbers=_NUMBERS, front="\n".join(front), body="\n".join(self.lines))
+        return _LOOP.format(
+            width=width, lanes=LANES, numbers=_NUMBERS, front="\n".join(front), body="\n".join(self.lines)
+        )
 
     def _register(self, number: int) -> str:
         if number not in self.inputs:
@@ -207,7 +217,9 @@ class _MeshWriter(LoopWriter):
         turns = self._do(f"ashr {_WHOLE} {above}, {_wholes(52)}")
         shift = self._do(f"shl {_WHOLE} {turns}, {_wholes(52)}")
         mantissa = self._do(f"bitcast {_WHOLE} {self._do(f'sub {_WHOLE} {bits}, {shift}')} to {_NUMBERS}")
-        shifted = self._do(f"bitcast {_WHOLE} {self._do(f'add {_WHOLE} {turns}, {_wholes(_MAGIC_BITS)}')} to {_NUMBERS}")
+        shifted = self._do(
+            f"bitcast {_WHOLE} {self._do(f'add {_WHOLE} {turns}, {_wholes(_MAGIC_BITS)}')} to {_NUMBERS}"
+        )
         whole = self._do(f"fsub {_NUMBERS} {shifted}, {self._taken(_MAGIC)}")
         below = self._do(f"fsub {_NUMBERS} {mantissa}, {self._taken(1.0)}")
         over = self._do(f"fadd {_NUMBERS} {mantissa}, {self._taken(1.0)}")

@@ -1,9 +1,9 @@
 """Work out a `SampleTrace` for all combinations of the values of its columns, on an open mesh.
 
-Each column is a dimension of its own. What depends on a few columns is an array with these dimensions alone, and broadcasts where it
-meets others. What depends on few is worked out as the trace has it (`Replay`), for a box of the mesh at a time; what depends on so
-many that it is worked out for most points is written anew for single numbers (`ScalarGraph`), and worked out for slabs of the box
-that stay in the processor's cache.
+Each column is a dimension of its own. What depends on a few columns is an array with these dimensions alone, and broadcasts
+where it meets others. What depends on few is worked out as the trace has it (`Replay`), for a box of the mesh at a time; what
+depends on so many that it is worked out for most points is written anew for single numbers (`ScalarGraph`), and worked out for
+slabs of the box that stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from roofsim.records import dataclass, field
 from roofsim.traced.compiled import LANES
 from roofsim.traced.compiled_mesh import mesh_loop
 from roofsim.traced.replay import AT_ONCE
-from roofsim.traced.scalars import Sym, weighted
+from roofsim.traced.scalars import Sym
+from roofsim.traced.slab_steps import order_of, steps_of
 from roofsim.traced.unrolled import Unrolled
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 #: Share of all points from which on operations are written anew for single numbers.
 _LARGE: Final = 0.25
 #: Points from which on it takes less time to compile a loop than to do without, and points that it does at once.
-_COMPILED: Final = 400_000
+COMPILED: Final = 400_000
 AT_A_TIME: Final = 1 << 18
 #: Numbers that are held at once of what a box's slabs take.
 _HELD: Final = 1 << 22
@@ -126,11 +127,13 @@ class MeshReplay:
     ----------
     elements
         Numbers of arrays that were worked out.
+    operations
+        Operations that compiled loops did on numbers in registers, which are no arrays.
     """
 
     def __init__(self, replay: Replay) -> None:
         self.replay, self.nodes = replay, replay.nodes
-        self.elements = 0.0
+        self.elements = self.operations = 0.0
         self._columns: dict[int, int] = {}
         self._parts: dict[tuple[int, ...], Replay] = {}
         self._own = replay.without_keys(self.columns)
@@ -178,9 +181,7 @@ class MeshReplay:
             Where that cannot be.
         """
         total = math.prod(mesh.shape)
-        large = frozenset(
-            columns for columns in self._all_columns(wanted) if mesh.count(columns) >= _LARGE * total
-        )
+        large = frozenset(columns for columns in self._all_columns(wanted) if mesh.count(columns) >= _LARGE * total)
         key = tuple(wanted), large, mesh.bits
         if key not in self._programs:
             self._programs[key] = _SlabProgram(self, wanted, large)
@@ -232,7 +233,8 @@ class _SlabProgram:
             }
             | {int(one) for one in self.results.values() if type(one) is Sym and not self._large(one)}
         )
-        self.steps, self.order = _steps(self.nodes, self.results.values(), set(self.taken))
+        self.order = order_of(self.nodes, self.results.values(), set(self.taken))
+        self.steps = steps_of(self.order, self.results.values(), set(self.taken))
         self.loops: dict[Any, MeshLoop | None] = {}
 
     def _large(self, number: int) -> bool:
@@ -278,7 +280,7 @@ class _SlabProgram:
     def loop(self, mesh: Mesh) -> MeshLoop | None:
         """Return what is done for each point as compiled code; None where there is none, or too few points to compile it for."""
         width = mesh.shape[-1]
-        if math.prod(mesh.shape) < _COMPILED or width < LANES:
+        if math.prod(mesh.shape) < COMPILED or width < LANES or not self._of_points():
             return None
         key = mesh.bits, width, tuple(length > 1 for length in mesh.shape)
         if key not in self.loops:
@@ -286,123 +288,41 @@ class _SlabProgram:
                 number: tuple(length > 1 for length in mesh.dimensions(self.nodes[number].columns))
                 for number in self.taken
             }
-            wanted = [int(one) for one in self.results.values() if type(one) is Sym]
-            own = None if {*wanted} & {*self.taken} or not wanted else wanted
-            self.loops[key] = own and mesh_loop(self.nodes, self.order, taken, own, width)
+            self.loops[key] = mesh_loop(self.nodes, self.order, taken, self._of_points(), width)
         return self.loops[key]
+
+    def _of_points(self) -> list[int]:
+        """Return the results that are worked out for each point."""
+        own = {int(one) for one in self.results.values() if type(one) is Sym}
+        return sorted(own - set(self.taken))
 
     def slabs(
         self, mesh: MeshReplay, box: Mesh, parts: Iterable[tuple[slice, ...]], loop: MeshLoop | None
     ) -> Iterator[dict[int, Any]]:
         """Yield the wanted operations for some slabs of a box."""
         taken = self.of_box(mesh, box)
-        if loop is not None:
-            packed = loop.packed(taken)
-            del taken
-            for part in parts:
-                made = iter(loop.run(packed, part, sum(type(one) is Sym for one in self.results.values())))
-                yield {wanted: next(made) if type(one) is Sym else one for wanted, one in self.results.items()}
-            return
-        whole = {
-            number: [axis for axis, length in enumerate(values.shape) if length > 1]
-            for number, values in taken.items()
-        }
+        shared = {int(one) for one in self.results.values() if type(one) is Sym} & set(taken)
+        packed = None if loop is None else loop.packed(taken)
         with np.errstate(all="ignore"):
             for part in parts:
-                at: dict[int, Any] = {}
-                for number, values in taken.items():
-                    index: list[Any] = [slice(None)] * len(part)
-                    for axis in whole[number]:
-                        index[axis] = part[axis]
-                    at[number] = values[tuple(index)]
-                for step in self.steps:
-                    step(at)
-                mesh.elements += len(self.steps) * math.prod(one.stop - one.start for one in part)
-                yield {
-                    wanted: at[one] if type(one) is Sym else one for wanted, one in self.results.items()
-                }
+                points = math.prod(one.stop - one.start for one in part)
+                if loop is None or packed is None:
+                    at: dict[int, Any] = {number: _slab(values, part) for number, values in taken.items()}
+                    for step in self.steps:
+                        step(at)
+                    mesh.elements += len(self.steps) * points
+                else:
+                    own = self._of_points()
+                    at = {number: _slab(taken[number], part) for number in shared}
+                    at |= zip(own, loop.run(packed, part, len(own)), strict=True)
+                    mesh.elements += len(own) * points
+                    mesh.operations += loop.operations * points
+                yield {wanted: at[one] if type(one) is Sym else one for wanted, one in self.results.items()}
 
 
-def _steps(nodes: Sequence[Any], results: Iterable[Any], given: set[int]) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """Return operations as functions of the numbers that are there, each term of a sum when it is added; and their order."""
-    order: list[tuple[Any, ...]] = []
-    done = set(given)
-
-    def visit(number: int) -> None:
-        if number in done:
-            return
-        node = nodes[number]
-        if node.function is weighted:
-            terms = list(zip(node.arguments[::2], node.arguments[1::2], strict=True))
-            for place, (value, coefficient) in enumerate(terms):
-                if type(value) is Sym:
-                    visit(value)
-                order.append(("add", number, value, coefficient, place == 0))
-        else:
-            for one in node.arguments:
-                if type(one) is Sym:
-                    visit(one)
-            order.append(("call", number, node.function, node.arguments))
-        done.add(number)
-
-    for one in results:
-        if type(one) is Sym:
-            visit(one)
-    last: dict[int, int] = {}
-    for place, step in enumerate(order):
-        used = [step[2]] if step[0] == "add" else step[3]
-        last |= {int(one): place for one in used if type(one) is Sym}
-        if step[0] == "add":
-            last.setdefault(step[1], place)
-    kept = {int(one) for one in results if type(one) is Sym}
-    steps: list[Any] = []
-    for place, step in enumerate(order):
-        used = {int(one) for one in ([step[2]] if step[0] == "add" else step[3]) if type(one) is Sym}
-        free = tuple(one for one in used if last[one] == place and one not in kept)
-        own = frozenset(one for one in free if one not in given)
-        if step[0] == "add":
-            steps.append(_adding(*step[1:], free, own))
-        else:
-            steps.append(_calling(*step[1:], free, own))
-    return steps, order
-
-
-def _adding(number: int, value: Any, coefficient: float, first: bool, free: Any, own: Any) -> Any:
-    slot = int(value) if type(value) is Sym else None
-
-    def step(at: dict[int, Any]) -> None:
-        term = value if slot is None else at[slot]
-        if coefficient != 1.0:
-            term = np.multiply(term, coefficient, out=term) if slot in own else term * coefficient
-        if first:
-            at[number] = term if slot is None or slot in own or coefficient != 1.0 else np.array(term)
-        else:
-            total = at[number]
-            if np.shape(total) == np.broadcast_shapes(np.shape(total), np.shape(term)) and np.ndim(total):
-                np.add(total, term, out=total)
-            else:
-                at[number] = total + term
-        for one in free:
-            del at[one]
-
-    return step
-
-
-def _calling(number: int, function: Any, arguments: tuple[Any, ...], free: Any, own: Any) -> Any:
-    slots = tuple((type(one) is Sym, int(one) if type(one) is Sym else one) for one in arguments)
-    into = next((int(one) for one in arguments if int(one) in own), None) if _is_power(function) else None
-
-    def step(at: dict[int, Any]) -> None:
-        given = [at[one] if is_slot else one for is_slot, one in slots]
-        at[number] = function(*given) if into is None else function(*given, out=at[into])
-        for one in free:
-            del at[one]
-
-    return step
-
-
-def _is_power(function: Any) -> bool:
-    return function is np.power
+def _slab(values: NDArray[Any], part: Sequence[slice]) -> NDArray[Any]:
+    """Return what an array has for a slab: all of a dimension of length 1."""
+    return values[tuple(one if length > 1 else slice(None) for one, length in zip(part, values.shape, strict=True))]
 
 
 def slabs_of(shape: Sequence[int], most: int = AT_ONCE) -> Iterator[tuple[slice, ...]]:

@@ -10,7 +10,8 @@ from roofsim.points import QUOTIENTS
 from roofsim.traced.forms import refs
 from roofsim.traced.notes import LENGTH, Node, Ref
 from roofsim.traced.points import concatenated, stacked
-from roofsim.traced.scalars import EACH, ScalarGraph, Sym
+from roofsim.traced.scalar_graph import ScalarGraph
+from roofsim.traced.scalars import EACH, Sym
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -137,7 +138,10 @@ class Unrolled:
         """Return sums along the first axis: of all, or of those from each of some places on."""
         bounds = [0] if firsts is None else [int(first) for first in firsts]
         sums = [
-            [self.graph.sum([(one, 1.0) for one in column]) for column in values[first:stop].reshape(stop - first, -1).T]
+            [
+                self.graph.sum([(one, 1.0) for one in column])
+                for column in values[first:stop].reshape(stop - first, -1).T
+            ]
             for first, stop in zip(bounds, [*bounds[1:], len(values)], strict=True)
         ]
         made = np.empty((len(bounds), *values.shape[1:]), dtype=object)
