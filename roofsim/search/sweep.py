@@ -135,7 +135,7 @@ class _Sweep:
         answer = evaluate_whole(mesh, whole, names or FIGURES[:1], heard)
         refused = np.flatnonzero(answer.refused >= 0)
         self.reader.refusals.add_coded(
-            whole.rows(refused).places, answer.refused.ravel()[refused], answer.codes, self._said_of
+            whole.rows(refused).places, answer.refused.ravel()[refused].astype(np.int64), answer.codes, self._said_of
         )
         self.together += answer.answered
         self.structures += answer.programs

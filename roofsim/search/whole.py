@@ -117,7 +117,7 @@ class _Filling:
     """The answer of all points of a family, filled program by program."""
 
     def __init__(
-        self, mesh: FamilyMesh, whole: WholeFamily, figures: Sequence[str], heard: Callable[[int], None]
+        self, mesh: FamilyMesh, whole: WholeFamily, figures: Sequence[str], heard: Callable[[int], Any]
     ) -> None:
         self.mesh, self.whole, self.names, self.heard = mesh, whole, figures, heard
         self.answer = WholeAnswer(
@@ -325,7 +325,7 @@ class _OfProgram:
 
 
 def evaluate_whole(
-    mesh: FamilyMesh, whole: WholeFamily, figures: Sequence[str] = FIGURES, heard: Callable[[int], None] = int
+    mesh: FamilyMesh, whole: WholeFamily, figures: Sequence[str] = FIGURES, heard: Callable[[int], Any] = int
 ) -> WholeAnswer:
     """Return the figures of all points of a family.
 

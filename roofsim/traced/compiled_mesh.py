@@ -120,8 +120,8 @@ def mesh_loop(
     for number, own in taken.items():
         groups.setdefault(own, []).append(number)
     whole = -(-width // LANES) * LANES
-    own = {number: _node_of(nodes[number]) for number in numbers}
-    text = _MeshWriter(own, {}).mesh_text(order, groups, results, whole)
+    known = {number: _node_of(nodes[number]) for number in numbers}
+    text = _MeshWriter(known, {}).mesh_text(order, groups, results, whole)
     engine, address = machine_code(text, passes=False)
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     return MeshLoop(

@@ -48,27 +48,23 @@ class ScalarGraph:
         self.is_large = is_large
         self._known: dict[Any, Sym] = {}
         self._choices: dict[Sym, Choice] = {}
-        self._sums: dict[Sym, _Sum] = {}
-        """Sum of multiples -> what it is made of."""
+        self._sums: dict[Sym, _Sum] = {}  # what sums of multiples are made of
         self._shares: dict[tuple[Sym, Sym], Sym] = {}
         """A number and a share of it -> their product."""
+        #: Product of a number and what a share leaves of it -> the number, and its product with the share.
         self._rests: dict[Sym, tuple[Sym, Sym]] = {}
-        """Product of a number and what a share leaves of it -> the number, and its product with the share."""
-        self._left: dict[tuple[Sym, Sym], Sym] = {}
-        """The other way round."""
-        self._products: dict[Sym, list[Sym]] = {}
-        """Number -> its products with shares of which there is such a rest."""
-        self._beside: dict[tuple[Any, float], Sym] = {}
-        """Sum of 1 and a number, or difference, and the sign -> the number."""
-        self._rest_of: dict[Sym, Sym] = {}
-        """Number -> 1 without it."""
+        self._left: dict[tuple[Sym, Sym], Sym] = {}  # the other way round
+        self._products: dict[Sym, list[Sym]] = {}  # of a number with shares of which there is such a rest
+        self._beside: dict[
+            tuple[Any, float], Sym
+        ] = {}  # sum of 1 and a number, or difference, and the sign -> the number
+        self._rest_of: dict[Sym, Sym] = {}  # 1 without a number
         self._factors: dict[Sym, tuple[tuple[Any, int], ...]] = {}
         """Product and quotient -> its factors, 1 or -1 each."""
         self._asked: dict[Sym, tuple[Any, Any, Any]] = {}
         """Comparison -> the function, and what it was asked to compare."""
         self._maxima = SoftMaxima(self.nodes, self._beside)
-        self._roots: dict[Sym, tuple[Any, float]] = {}
-        """Root -> the sum of powers, and the exponent of these."""
+        self._roots: dict[Sym, tuple[Any, float]] = {}  # root -> the sum of powers, and the exponent of these
 
     # -- making ----------------------------------------------------------------------------------------------------
 

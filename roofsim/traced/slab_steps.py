@@ -46,7 +46,8 @@ def steps_of(order: Sequence[tuple[Any, ...]], results: Iterable[Any], given: se
     for place, step in enumerate(order):
         free = tuple(one for one in used[place] if last[one] == place and one not in kept)
         own = frozenset(one for one in free if one not in given)
-        steps.append((_adding if step[0] == "add" else _calling)(*step[1:], free, own))
+        make: Any = _adding if step[0] == "add" else _calling
+        steps.append(make(*step[1:], free, own))
     return steps
 
 

@@ -117,7 +117,7 @@ class Unrolled:
         function, options = node.function, node.options
         if function in _VIEWS and not options:
             own = [_objects(one) if isinstance(one, np.ndarray) else one for one in given]
-            return np.asarray(function(*own), dtype=object)  # type: ignore[misc]
+            return np.asarray(function(*own), dtype=object)
         if isinstance(function, np.ufunc) or function in EACH or function in QUOTIENTS:
             if options:
                 raise NotScalarError(f"{function} with {options}")

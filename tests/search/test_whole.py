@@ -1,6 +1,7 @@
 """On an open mesh every point of a family comes out as by itself: its figures, or the rule that it breaks."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from roofsim.search.sampling import FIGURES
 from roofsim.search.whole import WholeFamily, evaluate_whole
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.traced import compiled_mesh, open_mesh
+from roofsim.traced.scalars import Scalar, Sym
 
 BANDWIDTH, PEAK = "hardware.override.gpu.memory.bandwidth", "hardware.override.gpu.peak.bf16"
 RATES = {
     BANDWIDTH: [f"{each:.3f} TB/s" for each in np.linspace(0.3, 8.0, 11)],
     PEAK: [f"{each:.1f} TFLOP/s" for each in np.linspace(50.0, 300.0, 9)],
 }
-CASES = {
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "alexnet": ({"gpu": "a100", "precision": "bf16"}, {"workload.batch_size": [1, 3, 64], **RATES}),
     "gpt2": (
         {"gpu": "h100", "precision": "bf16"},
@@ -82,7 +84,7 @@ def test_points_of_a_family_are_those_of_layouts(model, there):
 
 
 def test_points_of_a_sweep_are_those_of_single_runs():
-    axes = {
+    axes: dict[str, list[Any]] = {
         "workload.micro_batch_size": [1, 2, 3, 4],
         "workload.sequence_length": [128, 256, 384],
         "hardware.gpu": ["h100", "a100"],
@@ -125,11 +127,12 @@ def test_compiled_powers_are_those_of_numpy(exponent, monkeypatch):
     pytest.importorskip("llvmlite")
     values = np.array([0.0, np.inf, 1.0, 0.5, np.sqrt(0.5), *10.0 ** np.linspace(-40.0, 40.0, 91)])
     scalars = [
-        compiled_mesh.Scalar(None, ((0, 0),), 1),
-        compiled_mesh.Scalar(np.power, (compiled_mesh.Sym(0), exponent), 1),
+        Scalar(None, ((0, 0),), 1),
+        Scalar(np.power, (Sym(0), exponent), 1),
     ]
     order = [("call", 1, np.power, scalars[1].arguments)]
     loop = compiled_mesh.mesh_loop(scalars, order, {0: (True,)}, [1], len(values))
+    assert loop is not None
     made = loop.run(loop.packed({0: values}), (slice(0, len(values)),), 1)[0]
     finite = values > 0.0
     assert made[:2].tolist() == [0.0, np.inf]
