@@ -61,7 +61,9 @@ class ScalarGraph:
         self._rest_of: dict[Sym, Sym] = {}  # 1 without a number
         self._factors: dict[Sym, tuple[tuple[Any, int], ...]] = {}
         """Product and quotient -> its factors, 1 or -1 each."""
-        self._asked: dict[Sym, tuple[Any, Any, Any]] = {}  # comparison -> the function, and what it was asked to compare
+        self._asked: dict[
+            Sym, tuple[Any, Any, Any]
+        ] = {}  # comparison -> the function, and what it was asked to compare
         self._maxima = SoftMaxima(self.nodes, self._beside)
         self._roots: dict[Sym, tuple[Any, float]] = {}  # root -> the sum of powers, and the exponent of these
 
