@@ -34,6 +34,8 @@ CALCULON = 240.0
 CHECKED = 12
 #: Points up to which a sweep is repeated: beyond, tracing its program is no share of it.
 TWICE = 2e6
+#: Points of the largest table; beyond, parts of the first axis are swept one after the other, and the best of each is kept.
+WHOLE = 1.1e7
 #: Card, batch sizes and what is as long as an image or a text, of each model.
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {
@@ -81,30 +83,44 @@ def axes_of(name: str, points: float) -> dict[str, list[Any]]:
     }
 
 
+def parts_of(axes: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    """Return a space in parts of at most `WHOLE` points, or of one value of its first axis."""
+    key, values = next(iter(axes.items()))
+    others = int(np.prod([len(own) for own in axes.values()])) // len(values)
+    step = max(int(WHOLE // others), 1)
+    return [axes | {key: values[place : place + step]} for place in range(0, len(values), step)]
+
+
 def measure(name: str, points: float, layers: int) -> dict[str, Any]:
     """Sweep, and run a sample of the points alone."""
     roofsim.run("gpt2", gpu="a100")  # imports, catalogs
     axes, model = axes_of(name, points), DECODER | {"num_layers": layers} if layers else name
     others = {"precision": "bf16", "gpu": MODELS[name]["gpu"]}
-    start = time.process_time()
-    swept = roofsim.sweep(model, axes, figures=["step_time"], **others)
-    first, again, programs = time.process_time() - start, None, swept.evaluated.structures
-    if points <= TWICE:
+    start, again, programs, count, possible, worst, best = time.process_time(), None, 0, 0, 0, 0.0, np.inf
+    first = 0.0
+    for part in parts_of(axes):
+        swept = roofsim.sweep(model, part, figures=["step_time"], **others)
+        first += time.process_time() - start
+        programs += swept.evaluated.structures
+        count += len(swept)
+        possible += int(swept.feasible.sum())
+        best = min(best, float(swept["step_time"].ravel()[swept.best() or 0]))
+        if points <= TWICE:
+            start = time.process_time()
+            swept = roofsim.sweep(model, part, figures=["step_time"], **others)
+            again = time.process_time() - start
+        for place in np.random.default_rng(0).integers(0, len(swept), CHECKED if points <= WHOLE else 2):
+            at = np.unravel_index(place, swept.shape)
+            point = {key: values[index] for (key, values), index in zip(part.items(), at, strict=True)}
+            if swept.feasible[at]:
+                worst = max(worst, abs(roofsim.run(model, **others, **point).step_time / swept["step_time"][at] - 1.0))
         start = time.process_time()
-        swept = roofsim.sweep(model, axes, figures=["step_time"], **others)
-        again = time.process_time() - start
-    worst = 0.0
-    for place in np.random.default_rng(0).integers(0, len(swept), CHECKED):
-        at = np.unravel_index(place, swept.shape)
-        point = {key: values[index] for (key, values), index in zip(axes.items(), at, strict=True)}
-        if swept.feasible[at]:
-            worst = max(worst, abs(roofsim.run(model, **others, **point).step_time / swept["step_time"][at] - 1.0))
-    rate = len(swept) / (first if again is None else again)
+    rate = count / (first if again is None else again)
     return {
         "model": name,
         "layers": layers or "",
-        "points": len(swept),
-        "possible": int(swept.feasible.sum()),
+        "points": count,
+        "possible": possible,
         "programs": programs,
         "first s": first,
         "again s": again,

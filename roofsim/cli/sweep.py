@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ from roofsim.cli.request import Overrides, checked_path, console, document_of, w
 from roofsim.cli.words import Option
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -79,7 +82,8 @@ def sweep(
     checked_path(plot, *PICTURES)
     checked_path(parquet, ".parquet")
     checked_report(html)
-    document, axes = document_of(scenario, overrides), _axes(axis or [])
+    axes = _axes(axis or [], overrides)
+    document = document_of(scenario, overrides)
     figures = _figures(figure)
     table = _swept(document, axes, figures, sort)
     order = _order(table, sort)[:top]
@@ -98,7 +102,7 @@ def sweep(
 
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")
     places = () if html is None else tuple(order.tolist())
-    asked = {"axes": axes, "figures": _wanted(figures, sort)}
+    asked = {"axes": axes, "figures": _wanted(table, figures, sort)}
     write_report(html, table, "sweep", document, asked, shown=figures, places=places)
     if parquet is not None:
         from roofsim.report.parquet import write_parquet
@@ -126,22 +130,38 @@ def _figures(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
-def _axes(texts: list[str]) -> dict[str, list[Any]]:
-    """Return the axes of the command line, key -> values."""
+def _axes(texts: list[str], overrides: Overrides) -> dict[str, list[Any]]:
+    """Return the axes of the command line, key -> values.
+
+    Raises
+    ------
+    SpecError
+        Where there is none, one is wrong, or an option gives the same key as well: no point would use it.
+    """
     from roofsim.errors import Place, Problem, SpecError
+    from roofsim.search.axes import read_axes
     from roofsim.search.written_axes import read_written_axes
+    from roofsim.spec.scenario.document import section_path
 
     if not texts:
         hint = "For example --axis parallel.tensor=1,2,4,8. `roofsim run` predicts a single point."
         raise SpecError(Problem("expected at least one axis", Place("--axis"), hint=hint))
-    return read_written_axes(texts)
+    axes = read_written_axes(texts)
+    swept = {axis.path: axis for axis in read_axes(axes).axes}
+    for key, text, origin in overrides:
+        option = f"--{key.replace('_', '-')} {text}" if origin == "flag" else f"{origin} {key}={text}"
+        axis = swept.get(section_path(key, Place(option)))
+        if axis is not None and None not in axis.values:
+            message = f"{option} gives the same key, and no point would use it. Leave one of them out"
+            raise SpecError(Problem(message, Place(f"--axis {axis.given}")))
+    return axes
 
 
-def _wanted(figures: tuple[str, ...], sort: str | None) -> list[str] | None:
+def _wanted(table: Sized, figures: tuple[str, ...], sort: str | None) -> list[str] | None:
     """Return the figures that are worked out: those that were asked for, what goes with them, or all."""
     from roofsim.search.table import with_fits
 
-    return with_fits(figures, *([sort.lstrip("-")] if sort else ()))
+    return with_fits(figures, *([sort.lstrip("-")] if sort else ()), points=len(table))
 
 
 def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, ...], sort: str | None) -> SweepTable:
@@ -154,7 +174,7 @@ def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, .
         axes,
         answer,
         import_model,
-        figures=_wanted(figures, sort),
+        figures=_wanted(range(prod(map(len, axes.values()))), figures, sort),
         progress=lambda places: tracked(places, "sweeping"),
     )
 

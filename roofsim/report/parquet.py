@@ -51,7 +51,7 @@ def write_parquet(swept: SweepTable, path: Path) -> None:
 def _columns(swept: SweepTable, arrow: Any) -> dict[str, Any]:
     """Return the columns: of an axis its values, of all else one element per point."""
     axes = {name: arrow.array(_column(list(values))) for name, values in swept.axes.items()}
-    reasons = {"reason_code": swept.reason_code} | ({} if swept.feasible.all() else {"reason": swept.reason})
+    reasons = {} if swept.feasible.all() else {"reason_code": swept.reason_code, "reason": swept.reason}
     nothing = arrow.nulls(len(swept), arrow.string())
     said = {
         name: arrow.array(_column(reasons[name].ravel().tolist()), arrow.string()) if name in reasons else nothing

@@ -60,7 +60,11 @@ def _column(swept: SweepTable, key: str) -> Column:
 
 def _left_out(shown: int, all_of_them: int) -> list[str]:
     return (
-        [f"{words.count(shown)} points are shown; --json, --csv and to_rows() have all."] if shown < all_of_them else []
+        [
+            f"{words.count(shown)} {'point is' if shown == 1 else 'points are'} shown; --json, --csv and to_rows() have all."
+        ]
+        if shown < all_of_them
+        else []
     )
 
 

@@ -188,8 +188,8 @@ class Rows:
         return rows.tolist(), index.ravel()
 
 
-def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
-    """Yield all points of a space, those of one family and at most `MOST_RESOLVED` at a time.
+def families_of(base: Document, space: AxisGrid) -> Iterator[tuple[ScenarioFamily, dict[int, int]]]:
+    """Yield the families of a space, each with the value that all its points have on the axes that are words.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
         document = base
         for place, axis in enumerate(space.axes):
             document = axis.put(document, axis.values[at.get(place, 0)])
-        yield from _rows(ScenarioFamily(document, space, numbers, tables), inner, at)
+        yield ScenarioFamily(document, space, numbers, tables), at
 
 
 def tables_of(space: AxisGrid) -> dict[str, tuple[int, ...]]:
@@ -224,9 +224,9 @@ def inner_of(numbers: dict[str, tuple[int, list[Any]]], tables: dict[str, tuple[
     return sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
 
 
-def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
-    """Yield the points of a family: those of all values of the `inner` axes, `at` one value of each other."""
-    shape = [len(axis.values) for axis in family.space.axes]
+def rows_of(family: ScenarioFamily, at: dict[int, int]) -> Iterator[Rows]:
+    """Yield the points of a family, at most `MOST_RESOLVED` at a time: `at` has one value of each axis that is a word."""
+    shape, inner = [len(axis.values) for axis in family.space.axes], inner_of(family.numbers, family.tables)
     sizes = [shape[place] for place in inner]
     for first in range(0, math.prod(sizes), MOST_RESOLVED):
         flat = np.arange(first, min(first + MOST_RESOLVED, math.prod(sizes)))

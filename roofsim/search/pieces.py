@@ -9,9 +9,9 @@ import numpy as np
 from roofsim.errors import RoofsimError
 from roofsim.points import Diverged
 from roofsim.records import dataclass, field
+from roofsim.search.refusals import Refusals
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
 from roofsim.search.stacking import PointBatch, alike, varying
-from roofsim.search.table import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

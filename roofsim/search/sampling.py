@@ -14,6 +14,7 @@ from roofsim.search.resolving import NoneLeftError, PointChecks, RowsResolver
 from roofsim.search.stacking import alike, mapped, stack
 from roofsim.spec.scenario.point import DEGREES
 from roofsim.traced.notes import Ref
+from roofsim.traced.open_mesh import MeshReplay
 from roofsim.traced.points import TracedPoints
 from roofsim.traced.replay import Replay
 from roofsim.traced.trace import SampleTrace
@@ -200,6 +201,8 @@ class TracedProgram:
     """How many points it gave figures of."""
     grids: dict[str, Any] = field(default_factory=dict)
     """Column -> what gives figures of grids of which it is the inner one."""
+    meshes: dict[str, MeshReplay] = field(default_factory=dict)
+    """Its parts on open meshes, as they are asked for."""
 
     def answered(
         self, rows: Rows, *, watts: bool = False
@@ -242,12 +245,7 @@ class TracedProgram:
         for name, (index, values) in rows.numbers().items():
             if name == beside:
                 continue
-            numbers = floats(values)
-            may = np.ones(len(values), dtype=bool)
-            if name in self.fixed:
-                may &= numbers == self.fixed[name]
-            if name in self.split:
-                may &= (numbers > 1.0) == self.split[name]
+            may = self.may(name, values)
             if not may.all():
                 own &= np.take(may, index)
         for name, known in self.tables.items():
@@ -259,6 +257,23 @@ class TracedProgram:
                 np.array([value in known for value in rows.axis_values(table)[axis]]), rows.on_axis(table, axis)
             )
         return own
+
+    def may(self, name: str, values: Sequence[Any]) -> NDArray[np.bool_]:
+        """Tell which values of a number points that belong to it may have."""
+        numbers = floats(values)
+        may = np.ones(len(values), dtype=bool)
+        if name in self.fixed:
+            may &= numbers == self.fixed[name]
+        if name in self.split:
+            may &= (numbers > 1.0) == self.split[name]
+        return may
+
+    def mesh_of(self, part: str) -> MeshReplay:
+        """Return what works out one of its parts (``refuses``, ``guards``, ``figures``) on open meshes."""
+        if part not in self.meshes:
+            replay: Replay = getattr(self, part)
+            self.meshes[part] = MeshReplay(replay if part != "figures" else replay.plain())
+        return self.meshes[part]
 
     def columns(self, rows: Rows) -> tuple[dict[int, NDArray[Any]], dict[int, NDArray[Any]]]:
         """Return the values of its leaves, and which of them each point has."""

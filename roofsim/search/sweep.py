@@ -16,12 +16,14 @@ from roofsim.points import Diverged, Points
 from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.base import check_base, check_refused
-from roofsim.search.families import families_of
+from roofsim.search.families import MOST_RESOLVED, families_of, rows_of
 from roofsim.search.mesh import TRACED, mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS, PieceReader
 from roofsim.search.resolving import SharedResolver
+from roofsim.search.sampling import FIGURES
 from roofsim.search.stacking import PointBatch, Structure, structures_of
 from roofsim.search.table import Columns, Evaluated, SweepTable
+from roofsim.search.whole import WholeFamily, evaluate_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,18 +32,20 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
-    from roofsim.search.families import Rows, ScenarioFamily
+    from roofsim.search.families import Rows
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
 
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
 MOST_TOGETHER: Final = 1024
+#: Points of the largest table: one figure of them takes 2 GiB.
+MOST_POINTS: Final = 1 << 28
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
 #: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
 REPLAYED_FROM = 4096
-#: Points of a family whose programs are traced before those of a part of it are replayed.
-LOOKED: Final = 4096
+#: The figure that follows from two others.
+_FITS: Final = "memory.fits"
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
 #: Parts that ask for the step on other hardware.
@@ -77,11 +81,18 @@ def sweep_document(
         answer, limits=parts is None or not parts.isdisjoint(_LIMITS), work=parts is None or "work" in parts
     )
     sweep = _Sweep(document, read_axes(axes, keywords), asked, importer, wanted)
+    if sweep.space.size > MOST_POINTS:
+        message = f"{sweep.space.size:,} points are more than a table holds ({MOST_POINTS:,})"
+        hint = "Give fewer values, or sweep parts of an axis one after the other and keep what you need of each."
+        raise SpecError(Problem(message, path="axes", hint=hint))
     check_base(SharedResolver(document, importer, sweep.reader.shared), sweep.space)
     places = iter(progress(range(sweep.space.size)))
-    for rows in families_of(document, sweep.space):
-        sweep.add(rows)
-        deque(islice(places, len(rows)), maxlen=0)
+
+    def heard(number: int) -> None:
+        deque(islice(places, number), maxlen=0)
+
+    for family, at in families_of(document, sweep.space):
+        sweep.add_family(WholeFamily(family, at), heard)
     sweep.evaluate()
     table = sweep.table()
     if not table.feasible.any():
@@ -101,26 +112,53 @@ class _Sweep:
     together: int = 0
     alone: int = 0
     structures: int = 0
-    looked_at: ScenarioFamily | None = None
-    """The family that was last traced."""
 
     def __post_init__(self) -> None:
         self.columns = Columns(self.space)
         self.reader = PieceReader(self.document, self.space, self.importer)
 
+    @property
+    def traceable(self) -> bool:
+        """Whether a trace has all that is asked for."""
+        return self.wanted is not None and TRACED.issuperset(self.wanted) and TOGETHER
+
+    def add_family(self, whole: WholeFamily, heard: Callable[[int], None]) -> None:
+        """Work out the points of a family by a trace, on an open mesh; resolve what is left of them."""
+        if not self.traceable or len(whole) < REPLAYED_FROM:
+            for rows in rows_of(whole.family, whole.at):
+                self.add(rows)
+                heard(len(rows))
+            return
+        assert self.wanted is not None
+        mesh = mesh_of(whole.family, self.importer, self.reader.shared)
+        names = FIGURES if _FITS in self.wanted else tuple(name for name in FIGURES if name in self.wanted)
+        answer = evaluate_whole(mesh, whole, names or FIGURES[:1], heard)
+        refused = np.flatnonzero(answer.refused >= 0)
+        self.reader.refusals.add_coded(
+            whole.rows(refused).places, answer.refused.ravel()[refused].astype(np.int64), answer.codes, self._said_of
+        )
+        self.together += answer.answered
+        self.structures += answer.programs
+        figures: dict[str, NDArray[Any]] = {
+            name: values for name, values in answer.figures.items() if name in self.wanted
+        }
+        if _FITS in self.wanted:
+            figures[_FITS] = answer.figures["memory.peak"] <= answer.figures["memory.capacity"]
+        self.columns.put_whole(whole.index(), figures, ~answer.left & (answer.refused < 0))
+        left = np.flatnonzero(answer.left)
+        for first in range(0, len(left), MOST_RESOLVED):
+            rows = whole.rows(left[first : first + MOST_RESOLVED])
+            self.add(rows)
+            heard(len(rows))
+
     def add(self, rows: Rows) -> None:
         """Work out points by a trace, or resolve them and put those of one structure side by side."""
-        traceable = self.wanted is not None and TRACED.issuperset(self.wanted) and TOGETHER
-        fine = np.flatnonzero(rows.readable() & traceable)
-        if not traceable or len(fine) < REPLAYED_FROM:
+        fine = np.flatnonzero(rows.readable() & self.traceable)
+        if not self.traceable or len(fine) < REPLAYED_FROM:
             self._add_resolved(rows)
             return
         part = rows.part(fine)
         mesh = mesh_of(part.family, self.importer, self.reader.shared)
-        if part.family is not self.looked_at and self.space.size > len(rows):
-            # Programs are traced of points of the whole family: those of a part have more in common.
-            self.looked_at, spread = part.family, rows.elsewhere(LOOKED)
-            self.structures += mesh.evaluate(spread.part(np.flatnonzero(spread.readable()))).programs
         answer = mesh.evaluate(part)
         open_ = np.flatnonzero(~np.isnan(answer.figures["step_time"]))
         figures = {name: values[open_] for name, values in answer.all_figures().items()}
@@ -229,13 +267,11 @@ class _Sweep:
 
     def table(self) -> SweepTable:
         """Return all that was found out."""
-        codes = self.reader.refusals.codes(self.space.size).reshape(self.space.shape)
-        feasible = np.array(codes == np.array(None), dtype=bool)
+        feasible = self.reader.refusals.possible(self.space.size).reshape(self.space.shape)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
             feasible=feasible,
-            reason_code=codes,
             refusals=self.reader.refusals,
             evaluated=Evaluated(self.together, self.alone, int((~feasible).sum()), self.structures),
         )

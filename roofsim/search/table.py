@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,23 +15,28 @@ from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from roofsim.errors import RoofsimError
     from roofsim.search.axes import AxisGrid
-    from roofsim.search.resolving import Refused
-    from roofsim.spec.reading.source import Document
+    from roofsim.search.refusals import Refusals
 
 
 #: What is kept beside the figures that were asked for: whether a point fits.
 _FITS: Final = ("memory.fits", "memory.verdict")
 
 
-def with_fits(figures: Sequence[str], *others: str) -> list[str] | None:
-    """Return the figures that are worked out where some are asked for: those, `others`, and whether a point fits; None: all."""
-    return [*figures, *others, *_FITS] if figures else None
+#: Points from which on it is not said of one that fits whether it does so within its error bar: that is no figure of a trace.
+_MANY: Final = 100_000
+
+
+def with_fits(figures: Sequence[str], *others: str, points: int = 1) -> list[str] | None:
+    """Return the figures that are worked out where some are asked for: those, `others`, and whether a point fits; None: all.
+
+    Of very many points it is whether the prediction fits, and not how surely.
+    """
+    return [*figures, *others, *_FITS[: 1 if points >= _MANY else None]] if figures else None
 
 
 @dataclass(frozen=True)
@@ -56,88 +61,6 @@ class Evaluated:
     structures: int = 0
 
 
-class Refusals:
-    """The points of a sweep that are not possible: by which rule, and what it says of each."""
-
-    def __init__(self) -> None:
-        self._said: dict[int, tuple[str, str]] = {}
-        self._coded: list[tuple[NDArray[np.int64], NDArray[np.int64], Sequence[str], Callable[[int], str]]] = []
-        self._broken: list[tuple[NDArray[np.int64], Refused, Document]] = []
-
-    def add(self, place: int, error: RoofsimError) -> None:
-        """Note the error of one point."""
-        self._said[place] = error.code, error.reason
-
-    def add_all(self, places: NDArray[np.int64], refused: Sequence[Refused], document: Document) -> None:
-        """Note the rules that points break; `places` are those of the points that were looked at."""
-        self._broken += [(places, each, document) for each in refused]
-
-    def add_coded(
-        self, places: NDArray[np.int64], refused: NDArray[np.int64], codes: Sequence[str], says: Callable[[int], str]
-    ) -> None:
-        """Note which of some rules each of the points at some places breaks, -1 for none; `says` gives the reason of a place."""
-        broken = np.flatnonzero(refused >= 0)
-        if len(broken):
-            self._coded.append((places[broken], refused[broken], codes, says))
-
-    def codes(self, size: int) -> NDArray[np.object_]:
-        """Return the code of each point's reason, of so many points; None where there is none."""
-        codes = np.full(size, None, dtype=object)
-        for places, refused, _ in self._broken:
-            codes[places[refused.places]] = refused.rule.code
-        for places, numbers, names, _ in self._coded:
-            codes[places] = np.array(names, dtype=object)[numbers]
-        for place, (code, _) in self._said.items():
-            codes[place] = code
-        return codes
-
-    def texts(self, size: int) -> NDArray[np.object_]:
-        """Return the reason of each point, of so many points; None where there is none."""
-        texts = np.full(size, None, dtype=object)
-        for places, refused, document in self._broken:
-            for place in refused.places.tolist():
-                texts[places[place]] = refused.reason(place, document)
-        for places, _, _, says in self._coded:
-            for place in places.tolist():
-                texts[place] = says(place)
-        for place, (_, text) in self._said.items():
-            texts[place] = text
-        return texts
-
-    def text(self, place: int) -> str | None:
-        """Return the reason of one point; None where there is none."""
-        if place in self._said:
-            return self._said[place][1]
-        for places, refused, document in self._broken:
-            at = refused.places[places[refused.places] == place]
-            if len(at):
-                return refused.reason(int(at[0]), document)
-        return next((says(place) for places, _, _, says in self._coded if (places == place).any()), None)
-
-    def counted(self) -> dict[str, tuple[int, int]]:
-        """Return by code how many points are not possible, and the first of them."""
-        said = np.array(sorted(self._said), dtype=np.int64)
-        by_code: dict[str, list[NDArray[np.int64]]] = {}
-        for places, refused, _ in self._broken:
-            at = places[refused.places]
-            by_code.setdefault(refused.rule.code, []).append(at[~np.isin(at, said)])
-        for place, (code, _) in sorted(self._said.items()):
-            by_code.setdefault(code, []).append(np.array([place]))
-        whole = {code: np.concatenate(parts) for code, parts in by_code.items()}
-        return {code: (len(at), int(at.min())) for code, at in sorted(whole.items()) if len(at)}
-
-    def each(self) -> Iterator[str]:
-        """Yield the reason of each point that has one, in any order, written as it is asked for."""
-        for _, text in self._said.values():
-            yield text
-        for places, refused, document in self._broken:
-            for place in refused.places.tolist():
-                if int(places[place]) not in self._said:
-                    yield refused.reason(place, document)
-        for places, _, _, says in self._coded:
-            yield from map(says, places.tolist())
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SweepTable(Drawn):
     """The answers of a sweep; ``table["step_time"]`` is an array with one dimension per axis.
@@ -151,8 +74,6 @@ class SweepTable(Drawn):
         bytes and FLOPs as in a result; NaN, or None in arrays of texts, where a point has no such figure.
     feasible
         Whether a point has an answer: whether `roofsim.run` of it gives one. Shape of the axes.
-    reason_code
-        The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None where it is feasible.
     evaluated
         How many points were computed which way.
     """
@@ -160,7 +81,6 @@ class SweepTable(Drawn):
     axes: dict[str, list[Any]]
     rows: Mapping[str, NDArray[Any]]
     feasible: NDArray[np.bool_]
-    reason_code: NDArray[np.object_]
     refusals: Refusals
     evaluated: Evaluated = field(default_factory=Evaluated)
 
@@ -171,6 +91,11 @@ class SweepTable(Drawn):
     def reason(self) -> NDArray[np.object_]:
         """Why a point is not feasible, as `roofsim.run` says; None where it is. Shape of the axes. Written when it is asked for."""
         return self.refusals.texts(self.feasible.size).reshape(self.shape)
+
+    @cached_property
+    def reason_code(self) -> NDArray[np.object_]:
+        """The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None if it is possible."""
+        return self.refusals.codes(self.feasible.size).reshape(self.shape)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
         try:
@@ -191,7 +116,9 @@ class SweepTable(Drawn):
 
     def refused(self) -> dict[str, int]:
         """Return how many points are not feasible, by the code of the reason; the most frequent first."""
-        return dict(Counter(code for code in self.reason_code.ravel().tolist() if code is not None).most_common())
+        if self.feasible.all():
+            return {}
+        return dict(Counter(self.reason_code[~self.feasible].tolist()).most_common())
 
     def order(self, figure: str = "step_time", *, descending: bool = False) -> NDArray[np.int64]:
         """Return the places of all points by a figure: those that fit first, then those that do not, then those without it.
@@ -222,6 +149,8 @@ class SweepTable(Drawn):
         fits = self.rows.get("memory.fits")
         if fits is None:
             return np.zeros(len(self), dtype=bool)
+        if fits.dtype == bool:
+            return ~fits.ravel()
         return np.array([value is not None and not value for value in fits.ravel().tolist()])
 
     def to_rows(self, places: Iterable[int] | None = None) -> list[dict[str, Any]]:
@@ -268,10 +197,46 @@ class SweepTable(Drawn):
             When pyarrow is not installed.
         """
         arrow, kinds = _library("pyarrow"), {path: {*map(type, values)} for path, values in self.axes.items()}
-        texts = [path for path, own in kinds.items() if not (own <= {int, float} or len(own) == 1)]
-        texts += [path for path, own in kinds.items() if own & {dict, list}]
-        rows = [row | {path: str(row[path]) for path in texts} for row in self.to_rows()]
-        return arrow.Table.from_pylist(rows).__arrow_c_stream__(requested_schema)
+        texts = {
+            path for path, own in kinds.items() if not (own <= {int, float} or len(own) == 1) or own & {dict, list}
+        }
+        columns = {
+            name: arrow.array(values if isinstance(values, list) else values.ravel(), from_pandas=True)
+            for name, values in self.columns(as_text=texts).items()
+        }
+        return arrow.table(columns).__arrow_c_stream__(requested_schema)
+
+    def columns(self, *, as_text: Collection[str] = ()) -> dict[str, Any]:
+        """Return what `to_rows` has by columns: one element per point, the last axis running fastest; an array, or a list of pairs.
+
+        Parameters
+        ----------
+        as_text
+            Axes whose values are to be texts.
+        """
+        size = len(self)
+        index = np.unravel_index(np.arange(size), self.shape) if self.shape else ()
+        axes: dict[str, Any] = {}
+        for (path, values), at in zip(self.axes.items(), index, strict=True):
+            own = [str(value) for value in values] if path in as_text else values
+            numbers = {*map(type, own)} in ({int}, {float}, {bool})
+            column = np.array(own) if numbers else np.empty(len(own), dtype=object)
+            if not numbers:
+                column[:] = [float(value) if {*map(type, own)} == {int, float} else value for value in own]
+            axes[path] = np.take(column, at)
+        none = np.full(size, None, dtype=object)
+        fine = bool(self.feasible.all())
+        states = {
+            "feasible": self.feasible.ravel(),
+            "reason": none if fine else self.reason.ravel(),
+            "reason_code": none if fine else self.reason_code.ravel(),
+        }
+        figures = {
+            key: values.ravel() if values.ndim == len(self.shape) else _listed(values, len(self.shape), np.arange(size))
+            for key, values in self.rows.items()
+            if key not in axes
+        }
+        return axes | states | figures
 
     def to_pandas(self) -> Any:
         """Return a pandas frame with one row per point.
@@ -281,7 +246,7 @@ class SweepTable(Drawn):
         NoDataError
             When pandas is not installed.
         """
-        return _library("pandas").DataFrame(self.to_rows())
+        return _library("pandas").DataFrame(self.columns())
 
     def to_polars(self) -> Any:
         """Return a polars frame with one row per point; values of axes that are mappings become text.
@@ -291,8 +256,9 @@ class SweepTable(Drawn):
         NoDataError
             When polars is not installed.
         """
-        rows = [row | {path: _label(row[path]) for path in self.axes} for row in self.to_rows()]
-        return _library("polars").DataFrame(rows, strict=False, infer_schema_length=None)
+        texts = [path for path, values in self.axes.items() if any(_label(value) is not value for value in values)]
+        columns = self.columns(as_text=texts)
+        return _library("polars").DataFrame(columns, strict=False, nan_to_null=True)
 
     def to_xarray(self) -> Any:
         """Return an xarray data set with one dimension per axis; ends of intervals are a dimension of their own, `end`.
@@ -337,6 +303,19 @@ class Columns:
     def __init__(self, space: AxisGrid) -> None:
         self.space = space
         self._parts: dict[str, list[tuple[Any, Any]]] = {}
+        self._whole: dict[str, NDArray[Any]] = {}
+        self._known: dict[str, NDArray[np.bool_]] = {}
+
+    def put_whole(self, index: tuple[Any, ...], figures: Mapping[str, NDArray[Any]], known: NDArray[np.bool_]) -> None:
+        """Take the figures of all points of a part of the space, of which some are `known`; the others have none yet."""
+        shape, every = self.space.shape, known.shape == self.space.shape
+        for key, values in figures.items():
+            if key not in self._whole:
+                none = np.zeros if values.dtype == bool else partial(np.full, fill_value=np.nan)
+                self._whole[key] = values if every else none(shape, dtype=values.dtype)
+                self._known[key] = known if every else np.zeros(shape, dtype=bool)
+            if not every:
+                self._whole[key][index], self._known[key][index] = values, known
 
     def put(self, places: Any, figures: Mapping[str, Any]) -> None:
         """Take the figures of some points: each a value for all of them, or an array with one element per point."""
@@ -345,10 +324,16 @@ class Columns:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return one array per figure, in the shape of the axes."""
-        return {key: self._array(parts) for key, parts in self._parts.items()}
+        return {key: self._array(key, self._parts.get(key, [])) for key in {**self._whole, **self._parts}}
 
-    def _array(self, parts: list[tuple[Any, Any]]) -> NDArray[Any]:
+    def _array(self, key: str, parts: list[tuple[Any, Any]]) -> NDArray[Any]:
         size = self.space.size
+        if key in self._whole:
+            values, known = self._whole[key], self._known[key]
+            if not parts and (values.dtype != bool or known.all()):
+                return values
+            at = np.flatnonzero(known)
+            parts = [(at, values.ravel()[at]), *parts]
         if any(isinstance(value, tuple) for _, value in parts):
             pairs = np.full((size, 2), np.nan)
             for places, value in parts:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 LANES: Final = 8
 _NUMBERS: Final = f"<{LANES} x double>"
 _TRUTHS: Final = f"<{LANES} x i1>"
-_PLAIN: Final[dict[Any, str]] = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
-_COMPARED: Final[dict[Any, str]] = {
+PLAIN: Final[dict[Any, str]] = {np.add: "fadd", np.subtract: "fsub", np.multiply: "fmul", np.true_divide: "fdiv"}
+COMPARED: Final[dict[Any, str]] = {
     np.greater: "ogt",
     np.greater_equal: "oge",
     np.less: "olt",
@@ -40,7 +40,7 @@ _COMPARED: Final[dict[Any, str]] = {
     np.equal: "oeq",
     np.not_equal: "une",
 }
-_ENDS: Final[dict[Any, str]] = {np.maximum: "ogt", np.minimum: "olt"}
+ENDS: Final[dict[Any, str]] = {np.maximum: "ogt", np.minimum: "olt"}
 _TRUTH: Final[dict[Any, str]] = {np.bitwise_and: "and", np.bitwise_or: "or", np.logical_and: "and", np.logical_or: "or"}
 
 
@@ -157,7 +157,7 @@ class LoopWriter:
         return all(self._knows(self.nodes[number]) for number in order)
 
     def _knows(self, node: Node) -> bool:
-        known = (_PLAIN, _COMPARED, _ENDS, _TRUTH, QUOTIENTS, (np.where, np.sqrt, np.square))
+        known = (PLAIN, COMPARED, ENDS, _TRUTH, QUOTIENTS, (np.where, np.sqrt, np.square))
         if node.options or node.shape != (-1,) or not any(node.function in each for each in known):
             return False
         return all(
@@ -232,13 +232,13 @@ class LoopWriter:
         if function is np.square:
             return self._do(f"fmul {_NUMBERS} {taken[0]}, {taken[0]}")
         both = f"{_NUMBERS} {taken[0]}, {taken[1]}"
-        if function in _PLAIN:
-            return self._do(f"{_PLAIN[function]} {both}")
-        if function in _COMPARED:
-            made = self._do(f"fcmp {_COMPARED[function]} {both}")
+        if function in PLAIN:
+            return self._do(f"{PLAIN[function]} {both}")
+        if function in COMPARED:
+            made = self._do(f"fcmp {COMPARED[function]} {both}")
             self.truths.add(made)
             return made
-        return self._end(_ENDS[function], taken) if function in _ENDS else self._quotient(taken)
+        return self._end(ENDS[function], taken) if function in ENDS else self._quotient(taken)
 
     def _chosen(self, taken: list[str]) -> str:
         condition, first, second = self._truth(taken[0]), self._number(taken[1]), self._number(taken[2])
@@ -317,18 +317,31 @@ done:
 
 def _made(text: str, operations: int) -> CompiledSteps:
     """Compile a loop for this processor."""
+    engine, address = machine_code(text)
+    pointer, whole = ctypes.c_void_p, ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(None, *[pointer] * 8, whole, whole)
+    return CompiledSteps(engine, kind(address), operations)
+
+
+def machine_code(text: str, *, passes: bool = True) -> tuple[Any, int]:
+    """Return what holds the machine code of a text in LLVM's language, and where its function `loop` is.
+
+    Parameters
+    ----------
+    passes
+        Whether the text is improved before it is compiled; of a long one that takes longer than it saves.
+    """
     import llvmlite.binding as llvm  # an extra; a tenth of a second
 
     machine = _machine()
     module = llvm.parse_assembly(text)
     module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-    builder.getModulePassManager().run(module, builder)
+    if passes:
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    pointer, whole = ctypes.c_void_p, ctypes.c_int64
-    kind = ctypes.CFUNCTYPE(None, *[pointer] * 8, whole, whole)
-    return CompiledSteps(engine, kind(engine.get_function_address("loop")), operations)
+    return engine, engine.get_function_address("loop")
 
 
 def _machine() -> Any:

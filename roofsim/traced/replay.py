@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from roofsim.records import dataclass, field
 from roofsim.traced.forms import refs, written_anew
 from roofsim.traced.keys import Keys
-from roofsim.traced.notes import Ref
+from roofsim.traced.notes import Node, Ref
 from roofsim.traced.steps import VIEWS, broken_by, prepared, worked
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ AT_ONCE: Final = 16_000
 _KEPT: Final = 4096
 #: Share of the points from which on a block's rows are worked out for each point.
 _LARGE: Final = 0.6
+
+
+class KeyRows(Protocol):
+    """The combinations of columns that some points have; see `Keys`."""
+
+    def count(self, columns: int) -> int:
+        """Return how many combinations of some columns there are."""
+
+    def rows_of(self, fewer: int, columns: int | None = None) -> NDArray[Any] | None:
+        """Return the row of each combination of `columns` among those of fewer; None where they are the same."""
 
 
 class _NotPositiveError(Exception):
@@ -140,6 +150,18 @@ class Replay:
         joined.blocks = joined._blocks(sorted(joined.nodes), wanted)
         joined.joined = joined
         return joined
+
+    def without_keys(self, columns_of: Callable[[int], int]) -> Replay:
+        """Return it with no columns that follow from others: what depends on them depends on those that they follow from."""
+        own = copy(self)
+        own.nodes = {
+            number: node._replace(columns=columns_of(number))
+            if node.function is not None or node.columns not in self.derived
+            else Node(_same, (Ref(self.derived[node.columns]),), {}, columns_of(number), (-1,), 0)
+            for number, node in self.nodes.items()
+        }
+        own.derived, own.kept, own.joined = {}, {}, own
+        return own
 
     def part(self, wanted: Iterable[int], given: Iterable[int]) -> Replay:
         """Return what works out some of the operations; columns that are `given` follow from no others: their values are leaves."""
@@ -304,7 +326,7 @@ class Replay:
     ) -> float:
         """Work out a block, unless its few rows are those of the last time; return how many elements that took."""
         if keys.count(block.columns) > _KEPT or not block.steps:
-            return self._run_block(block, keys, values)
+            return self.run_block(block, keys, values)
         inside = [leaf for leaf in self.leaves if self.nodes[leaf].columns & block.columns]
         at = {bit: keys.codes(block.columns, bit) for bit in {self.nodes[leaf].columns for leaf in inside}}
         own = [
@@ -315,11 +337,12 @@ class Replay:
         if known is not None and known[0] == own:
             values |= known[1]
             return 0.0
-        elements = self._run_block(block, keys, values)
+        elements = self.run_block(block, keys, values)
         self.kept[block.columns] = own, {ref: values[ref] for ref in block.gives}
         return elements
 
-    def _run_block(self, block: ReplayBlock, keys: Keys, values: dict[int, Any]) -> float:
+    def run_block(self, block: ReplayBlock, keys: KeyRows, values: dict[int, Any]) -> float:
+        """Work out a block for all combinations of its columns; return how many elements that took."""
         rows = keys.count(block.columns)
         if not block.steps:
             return 0.0
@@ -348,3 +371,7 @@ class Replay:
             values[ref] = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=self.nodes[ref].axis)
         gathered = sum(block.gathers[ref] for ref, _, place in takes if place is not None)
         return rows * (block.width + gathered)
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -105,8 +105,9 @@ def test_chosen_figures_alone_are_worked_out(monkeypatch, capsys, asked):
 def test_every_kind_of_picture_is_drawn(monkeypatch, capsys, tmp_path, axes):
     picture = tmp_path / "sweep.png"
     scenario = "gpt2-124m"
+    given = () if any(text.startswith("gpu=") for text in axes) else ("--gpu", "h100")
     code, answer = call(
-        monkeypatch, capsys, scenario, "--gpu", "h100", *(word for text in axes for word in ("--axis", text)),
+        monkeypatch, capsys, scenario, *given, *(word for text in axes for word in ("--axis", text)),
         "--figure", "step_time,memory.peak", "--plot", picture,
     )  # fmt: skip
     assert code == 0, answer.err
@@ -134,3 +135,10 @@ def test_what_is_wrong_is_said_in_a_line_and_nothing_is_written(monkeypatch, cap
     assert words in answer.err
     assert "Traceback" not in answer.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", [("--gpu", "a100"), ("--set", "hardware.gpu=a100")])
+def test_an_option_beside_its_own_axis_is_refused(monkeypatch, capsys, option):
+    code, answer = call(monkeypatch, capsys, "gpt2-124m", *option, "--axis", "gpu=h100,b200", *STEP)
+    assert code == 2
+    assert answer.err.startswith(f"roofsim: --axis gpu: {' '.join(option)} gives the same key")

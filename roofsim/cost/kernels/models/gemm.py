@@ -7,6 +7,7 @@ on Volta, Ampere and Ada and nearly gone on Hopper, whose kernels are persistent
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +33,8 @@ _THINNESS: Final = 64.0 * (1.0 / _HEIGHT + 1.0 / _WIDTH)
 K_STEP: Final = 32.0
 #: Candidates that are seldom exceeded by those that none beats in both arithmetic and traffic.
 _FEW: Final = 8
+#: Products of which all candidates are worked out at once.
+_AT_ONCE: Final = 4096
 #: Bytes of a partial sum, which is kept in fp32.
 PARTIAL_BYTES: Final = 4.0
 
@@ -97,7 +100,15 @@ def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, ti
     names = [field.name for field in fields(Tiling)]
     constants = [getattr(tiling, name) for name in names]
 
-    def least(m: Real, n: Real, k: Real, batch: Real, units: Real, *constants: Any) -> Array:
+    def least(*numbers: Any) -> Array:
+        shape = np.broadcast_shapes(*map(np.shape, numbers))
+        if len(shape) < 2 or math.prod(shape) < _AT_ONCE:
+            return least_of(*numbers)
+        # One row after the other: all candidates of all of them would leave the processor's cache.
+        rows = zip(*(np.broadcast_to(each, shape) for each in numbers), strict=True)
+        return np.stack([least_of(*each) for each in rows])
+
+    def least_of(m: Real, n: Real, k: Real, batch: Real, units: Real, *constants: Any) -> Array:
         cost = _costs(m, n, k, batch, units, Tiling(**dict(zip(names, constants, strict=True))))
         return as_array(cost.min(axis=-1))
 
@@ -222,6 +233,9 @@ def _unbeaten(cost: Array, moved: Array, most: int) -> tuple[Array, Array]:
     both take, and not which is beaten: the fastest at any rates is among the others.
     """
     cost, moved = np.broadcast_arrays(cost, moved)
+    if cost.ndim > 2 and cost.size > len(_SPLIT) * _AT_ONCE:  # as in `product_cost`
+        rows = [_unbeaten(*each, most) for each in zip(cost, moved, strict=True)]
+        return np.stack([few for few, _ in rows], axis=2), np.stack([left for _, left in rows])
     order = np.lexsort((cost, moved))
     both = np.stack([np.take_along_axis(cost, order, axis=-1), np.take_along_axis(moved, order, axis=-1)])
     beaten = np.zeros(cost.shape, dtype=bool)
