@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import json
 import os
 import re
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from roofsim.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a Chromium is called, in the order in which they are tried; CHROMIUM names another.
@@ -80,15 +84,24 @@ def reports(tmp_path_factory):
         path = folder / f"{name}.html"
         if not path.exists():
             words = [str(hostile) if word == "HOSTILE" else word for word in COMMANDS[name].split()]
-            subprocess.run(
-                [sys.executable, "-m", "roofsim", *words, "--html", str(path)],
-                check=True,
-                cwd=ROOT,
-                capture_output=True,
-            )
+            said, code = commanded(*words, "--html", str(path))
+            assert code in (0, None), said
         return path
 
     return made
+
+
+def commanded(*words):
+    """Run a command in this process, which has imported what it takes; return what it prints, and its exit code."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        patch.setattr(sys, "argv", ["roofsim", *words])
+        patch.chdir(ROOT)
+        try:
+            main()
+        except SystemExit as ended:
+            return said.getvalue(), ended.code
+    return said.getvalue(), 0
 
 
 @pytest.fixture(params=COMMANDS)
