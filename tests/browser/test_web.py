@@ -529,6 +529,15 @@ def test_a_megabyte_is_pasted(tab):
     assert opened.said == []
 
 
+def test_more_than_the_server_reads_is_said_below_what_was_pasted(tab):
+    opened = tab()
+    page = paste(opened, json.dumps(CONFIG | {"weights": "x" * 6 * 2**20}))
+    assert "without weights" in page.inner_text("#paste-said")
+    commit(opened, "workload.micro_batch_size", "4")
+    assert page.is_hidden("#problem")
+    assert [one for one in opened.said if "413" not in one] == []
+
+
 def test_a_file_is_dropped(tab):
     opened = tab()
     page = opened.page
