@@ -167,10 +167,24 @@ def test_each_tool_answers_what_the_command_prints(monkeypatch, capsys):
 
 def test_a_whole_job_is_what_the_command_says_of_it(monkeypatch, capsys):
     jobs: list[tuple[dict[str, Any], list[str]]] = [
-        ({"tokens": "10B", "pue": 1.2, "overrides": {"gpu": "a100"}}, ["--tokens", "10B", "--pue", "1.2", "--gpu", "a100"]),
+        (
+            {"tokens": "10B", "pue": 1.2, "overrides": {"gpu": "a100"}},
+            ["--tokens", "10B", "--pue", "1.2", "--gpu", "a100"],
+        ),
         (
             {"samples": 1.2e6, "epochs": 3, "eval_samples": 5000, "eval_every": "1000", "carbon": 300},
-            ["--samples", "1.2e6", "--epochs", "3", "--eval-samples", "5000", "--eval-every", "1000", "--carbon", "300"],
+            [
+                "--samples",
+                "1.2e6",
+                "--epochs",
+                "3",
+                "--eval-samples",
+                "5000",
+                "--eval-every",
+                "1000",
+                "--carbon",
+                "300",
+            ],
         ),
     ]
     wrong: list[tuple[dict[str, Any], str]] = [

@@ -62,15 +62,22 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in ours]
 
 
-@pytest.fixture(scope="session")
-def chromium():
+@contextlib.contextmanager
+def browser():
+    """Start the Chromium that is installed."""
     from playwright.sync_api import sync_playwright
 
     named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=named, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        started = playwright.chromium.launch(executable_path=named, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with browser() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -151,24 +158,12 @@ def linked(question):
     return f"#scenario={packed}"
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """Start the local server and return its address."""
-    folder = tmp_path_factory.mktemp("server")
+@contextlib.contextmanager
+def serving(folder):
+    """Start the local server, which keeps reports below a folder, and give its address."""
     (folder / "kept").mkdir()
-    words = [
-        sys.executable,
-        "-u",
-        "-m",
-        "roofsim",
-        "web",
-        "--port",
-        "0",
-        "--limit",
-        "120",
-        "--folder",
-        str(folder / "kept"),
-    ]
+    asked = ["web", "--port", "0", "--limit", "120", "--folder", str(folder / "kept")]
+    words = [sys.executable, "-u", "-m", "roofsim", *asked]
     log = folder / "log.txt"
     with log.open("w") as into, subprocess.Popen(words, cwd=ROOT, stdout=into, stderr=into) as process:
         deadline = time.monotonic() + 60.0
@@ -177,6 +172,12 @@ def server(tmp_path_factory):
         assert address, log.read_text()
         yield address.group()
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 class Tab:

@@ -326,6 +326,20 @@ def test_what_is_pointed_at_says_what_it_is(tab):
     assert page.is_hidden("#tip")
 
 
+def test_maps_and_timelines_say_what_is_pointed_at(tab):
+    axes = ["micro_batch_size=1,2,4", "memory.bandwidth=1x,2x"]
+    for verb, options, mark, said in (
+        ("sweep", {"axes": axes}, "#fragment figure .wide [data-tip] >> nth=0", "bandwidth 1x"),
+        ("compare", {"gpus": ["a100", "h100"]}, "figure[data-of='/charts/map'] .wide [data-tip] >> nth=0", "h100"),
+        ("timeline", {}, "figure[data-of='/charts/timeline'] .wide [data-tip] >> nth=0", "from"),
+    ):
+        opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
+        opened.page.hover(mark)
+        assert said in opened.page.inner_text("#tip"), verb
+        assert opened.said == []
+        opened.page.context.close()
+
+
 def test_every_number_of_a_comparison_and_a_plan_unfolds_for_its_own_card_and_layout(tab):
     for verb, options, number in (("compare", {"gpus": ["a100", "h100"]}, 6), ("plan", {"gpus": 2}, 20)):
         opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
