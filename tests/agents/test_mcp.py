@@ -219,7 +219,7 @@ def test_what_is_wrong_is_said_as_the_command_says_it(monkeypatch, capsys):
         ("run", {"scenario": {"model": MODEL, "workload": {"micro_batch_size": 0}}}, "--micro-batch-size"),
         ("run", {"scenario": {"model": MODEL, "workload": {"micro_batch_size": 10**30}}}, "--micro-batch-size"),
         ("run", {"scenario": MODEL, "overrides": {"nonsense": 1}}, "unknown key 'nonsense'"),
-        ("run", {"scenaro": MODEL}, "run: takes no 'scenaro'. Did you mean 'scenario'?"),
+        ("run", {"scenaro": MODEL}, "run: takes no 'scenaro'. Did you mean 'scenario'"),
         ("run", {}, "run: expected 'scenario'"),
         ("run", {"scenario": ["gpt"]}, 'scenario: expected a text or a mapping; got ["gpt"]'),
         ("run", {"scenario": ""}, "expected a scenario; got nothing"),
