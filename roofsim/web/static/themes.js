@@ -2,6 +2,7 @@
 
 import { by } from "./dom.js";
 
+/** Let the button for dark and light work, and say which it is. */
 export function themes() {
   const button = by("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
