@@ -75,16 +75,16 @@ def tool_answer(name: str, arguments: dict[str, Any]) -> ToolAnswer:
         return _WITHOUT_SCENARIO[name](given)
     document = _document(name, given.pop("scenario"), given.pop("overrides", {}))
     answered = ANSWERED[name](document, read_options(name, given))
-    return _answered(answered.answer, answered.data)
+    return _answered(answered.answer, answered.data, *answered.shown.get("also", ()))
 
 
-def _answered(answer: Any, data: Any) -> ToolAnswer:
-    """Return what a function answered, with its data as JSON has them."""
+def _answered(answer: Any, data: Any, *also: Any) -> ToolAnswer:
+    """Return what a function answered, with its data as JSON has them; `also` is printed behind it."""
     plain = json.loads(to_json(data))
     if isinstance(plain, list):  # of `memory`: the ledger, or the rows of a view
         plain = {"rows": plain} if hasattr(answer, "view") else plain[0]
     line = line_of(answer).removeprefix(f"<{type(answer).__name__}: ").removesuffix(">")
-    return ToolAnswer(data=plain, line=line, text=text_of(answer))
+    return ToolAnswer(data=plain, line=line, text="\n\n".join(map(text_of, (answer, *also))))
 
 
 def check_arguments(name: str, arguments: dict[str, Any]) -> None:

@@ -150,6 +150,7 @@ _OF_TOOLS: Final[dict[str, tuple[str, ...]]] = {
 
 #: Tool -> its own parts.
 _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
+    "run": {"job": (("object",), "A whole job: days, GPU hours, dollars, kWh, CO2.")},
     "compare": {
         "unit": (("string",), "Unit of the throughput."),
         "sort": (("string",), "Order of the rows."),

@@ -100,14 +100,29 @@ _LATENCIES: Final = ("ttft", "tpot", "percentile")
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 _CHANGES: Final[dict[str, Any]] = {"type": ["array", "string"], "items": _TEXT}
 _VERSION: Final[dict[str, Any]] = {"type": ["string", "object"]}
+#: What a whole job is made of, for days, dollars and energy of all of it.
+_JOB: Final[dict[str, Any]] = {
+    name: {"type": ["number", "string"], "description": meaning}
+    for name, meaning in {
+        "tokens": "Work of a whole job, priced under `job`: '15T'.",
+        "samples": "The same in samples (images, sequences): '1.2M'.",
+        "epochs": "How often `samples` are gone through.",
+        "eval_samples": "Samples of an evaluation.",
+        "eval_every": "Steps between two evaluations.",
+        "pue": "Power of the data centre over that of its machines.",
+        "carbon": "Grams of CO2 of a kWh.",
+    }.items()
+}
 
 TOOLS: Final[dict[str, AgentTool]] = {
     "run": AgentTool(
         title="Predict a scenario",
         about="Predict step time, throughput, memory, cost and what limits a model on given hardware, for training or inference, "
-        "with an 80 % interval. Answers also when it does not fit in memory.",
+        "with an 80 % interval; with `tokens` or `samples` also days, dollars and energy of a whole job. Answers also when it does "
+        "not fit in memory.",
         home="roofsim.api:run",
         described="meanings",
+        changes=_JOB,
     ),
     "compare": AgentTool(
         title="Compare cards",

@@ -181,7 +181,7 @@ def _number(value: Any, shown: str) -> float:
 
 def _whole(value: Any, shown: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**6:
-        raise _wrong("expected a whole number above zero", value, shown)
+        raise _wrong("expected a whole number from 1 to 1,000,000", value, shown)
     return value
 
 

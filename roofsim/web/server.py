@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: The longest request: a pasted file of 1 MB is up to twice as long as JSON.
 LARGEST_REQUEST: Final = 4 * 2**20
+#: A longer request is read to its end and dropped, up to this length: a browser that is cut off while it sends never reads why.
+_DROPPED: Final = 64 * 2**20
 #: Seconds in which all of a request has to be there.
 _SENDING: Final = 20.0
 #: Answers that are kept, and the longest of them.
@@ -265,15 +267,16 @@ async def _body(request: Request) -> bytes | Response:
 async def _read(request: Request) -> bytes | None:
     """Return the body of a request; None where it is too long."""
     stated = request.headers.get("content-length", "0")
-    if not stated.isdecimal() or int(stated) > LARGEST_REQUEST:
+    if not stated.isdecimal() or int(stated) > _DROPPED:
         return None
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > LARGEST_REQUEST:
+        if size > _DROPPED:
             return None
-        parts.append(part)
-    return b"".join(parts)
+        if size <= LARGEST_REQUEST:
+            parts.append(part)
+    return b"".join(parts) if size <= LARGEST_REQUEST else None
 
 
 async def _unless_gone(request: Request, work: Any) -> Any:

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import sys
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from roofsim.spec import usual
 from roofsim.web.confined import confine, limit_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 LENGTH: Final = 4
 #: Bytes of memory that a process which answers may take; its first argument states others.
@@ -28,17 +29,18 @@ MEMORY: Final = 4 * 2**30
 READY: Final = b"ready"
 #: Objects between two searches for cycles (Python's own: 700): an answer makes many, and little garbage.
 _ALLOCATIONS: Final = 200_000
-#: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it.
+#: What a worker that has just started is asked, so that what an answer needs is imported and read before somebody waits for it:
+#: first what the page asks when it opens.
 WARM: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("run", {"scenario": {"model": usual.ANY_MODEL}}),
     (
         "run",
         {"scenario": {"model": usual.EXAMPLES["model"][0], "workload": {"phase": "decode", "engine": usual.SERVER}}},
     ),
+    ("catalog", {}),
+    ("run", {"scenario": {"model": usual.ANY_MODEL}}),
     ("run", {"scenario": {"model": usual.ANY_MODEL, "hardware": {"gpus": 2}}}),
     ("whatif", {"scenario": {"model": usual.ANY_MODEL}, "options": {"changes": ["memory.bandwidth=2x"]}}),
     ("sweep", {"scenario": {"model": usual.ANY_MODEL}, "options": {"axes": {"micro_batch_size": [1, 2]}}}),
-    ("catalog", {}),
 )
 
 
@@ -85,14 +87,37 @@ def answered(message: bytes) -> bytes:
 
 def warm(questions: Sequence[tuple[str, dict[str, Any]]] = WARM) -> None:
     """Ask and import what a first answer would have to wait for."""
+    for _ in warmed(questions):
+        pass
+
+
+def warmed(questions: Sequence[tuple[str, dict[str, Any]]] = WARM) -> Iterator[str]:
+    """Do what `warm` does in steps, and yield what each was: a verb, or a module."""
+    for verb, request in questions:
+        answered(verb.encode() + b"\0" + json.dumps(request).encode())
+        yield verb
     pages = [f"roofsim.report.html.{each.name}" for each in pkgutil.iter_modules(roofsim.report.html.__path__)]
     for name in (*_IMPORTED, *pages):
         importlib.import_module(name)
-    for verb, request in questions:
-        answered(verb.encode() + b"\0" + json.dumps(request).encode())
+        yield name
     gc.collect()
     gc.freeze()  # what is there by now stays, and need not be searched for cycles
     gc.set_threshold(_ALLOCATIONS)
+
+
+def until_asked(source: IO[bytes], steps: Iterator[Any]) -> None:
+    """Do steps while no question waits; where the system cannot say whether one does (pipes of Windows), all of them."""
+    while not _is_asked(source):
+        try:
+            next(steps)
+        except StopIteration:
+            return
+
+
+def _is_asked(source: IO[bytes]) -> bool:
+    if os.name == "nt":
+        return False
+    return bool(select.select([source], [], [], 0)[0])
 
 
 def _message(source: IO[bytes]) -> bytes | None:
@@ -113,13 +138,15 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints does not print into an answer
     sys.dont_write_bytecode = True
     limit_memory(int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY)
-    warm()
     confine()
     said.write(framed(READY))
     said.flush()
+    steps = warmed()
+    until_asked(asked, steps)
     while (message := _message(asked)) is not None:
         said.write(framed(answered(message)))
         said.flush()
+        until_asked(asked, steps)
 
 
 if __name__ == "__main__":

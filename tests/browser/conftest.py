@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import json
 import os
 import re
@@ -14,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from roofsim.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a Chromium is called, in the order in which they are tried; CHROMIUM names another.
@@ -58,15 +62,22 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in ours]
 
 
-@pytest.fixture(scope="session")
-def chromium():
+@contextlib.contextmanager
+def browser():
+    """Start the Chromium that is installed."""
     from playwright.sync_api import sync_playwright
 
     named = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=named, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+        started = playwright.chromium.launch(executable_path=named, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with browser() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -80,15 +91,24 @@ def reports(tmp_path_factory):
         path = folder / f"{name}.html"
         if not path.exists():
             words = [str(hostile) if word == "HOSTILE" else word for word in COMMANDS[name].split()]
-            subprocess.run(
-                [sys.executable, "-m", "roofsim", *words, "--html", str(path)],
-                check=True,
-                cwd=ROOT,
-                capture_output=True,
-            )
+            said, code = commanded(*words, "--html", str(path))
+            assert code in (0, None), said
         return path
 
     return made
+
+
+def commanded(*words):
+    """Run a command in this process, which has imported what it takes; return what it prints, and its exit code."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        patch.setattr(sys, "argv", ["roofsim", *words])
+        patch.chdir(ROOT)
+        try:
+            main()
+        except SystemExit as ended:
+            return said.getvalue(), ended.code
+    return said.getvalue(), 0
 
 
 @pytest.fixture(params=COMMANDS)
@@ -138,24 +158,12 @@ def linked(question):
     return f"#scenario={packed}"
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """Start the local server and return its address."""
-    folder = tmp_path_factory.mktemp("server")
+@contextlib.contextmanager
+def serving(folder):
+    """Start the local server, which keeps reports below a folder, and give its address."""
     (folder / "kept").mkdir()
-    words = [
-        sys.executable,
-        "-u",
-        "-m",
-        "roofsim",
-        "web",
-        "--port",
-        "0",
-        "--limit",
-        "120",
-        "--folder",
-        str(folder / "kept"),
-    ]
+    asked = ["web", "--port", "0", "--limit", "120", "--folder", str(folder / "kept")]
+    words = [sys.executable, "-u", "-m", "roofsim", *asked]
     log = folder / "log.txt"
     with log.open("w") as into, subprocess.Popen(words, cwd=ROOT, stdout=into, stderr=into) as process:
         deadline = time.monotonic() + 60.0
@@ -164,6 +172,12 @@ def server(tmp_path_factory):
         assert address, log.read_text()
         yield address.group()
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 class Tab:

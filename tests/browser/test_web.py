@@ -67,10 +67,9 @@ def roofsim(*words):
 # -- looks ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [375, 768, 1440, 3840])
-def test_the_page_is_whole_and_readable(tab, width, dark):
-    opened = tab(width=width, dark=dark)
+def test_the_page_is_whole_and_readable(tab, width):
+    opened = tab(width=width)
     page = opened.page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("#head .verdict").first.inner_text().startswith("Limited by")
@@ -79,7 +78,9 @@ def test_the_page_is_whole_and_readable(tab, width, dark):
             group.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("document.getElementById('tip').hidden = true")
-    assert page.evaluate(CONTRAST) == []
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        assert page.evaluate(CONTRAST) == [], colours
     for key in ("model", "hardware.gpu", "workload.phase"):
         assert field(page, key).is_visible(), key
     assert opened.said == []
@@ -87,11 +88,9 @@ def test_the_page_is_whole_and_readable(tab, width, dark):
 
 @pytest.mark.parametrize("width", [375, 1280])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("state", ["answer", "wrong", "list", "dialog", "paste", "compare"])
+@pytest.mark.parametrize("state", ["wrong", "list", "dialog", "paste"])  # answers are looked at in test_access.py
 def test_axe_finds_nothing(tab, state, width, dark):
-    page = tab(
-        asking("compare", {"gpus": ["a100", "h100"]}) if state == "compare" else SMALL, width=width, dark=dark
-    ).page
+    page = tab(SMALL, width=width, dark=dark).page
     if state == "wrong":
         field(page, "hardware.gpu").fill("a101")
         field(page, "hardware.gpu").press("Enter")
@@ -235,6 +234,31 @@ def test_cards_come_with_counts_and_go(tab):
     assert box.is_visible()
 
 
+def test_the_card_of_a_run_is_put_aside_while_cards_are_compared(tab):
+    opened = tab()
+    page = opened.page
+    opened.answered(lambda: page.locator("#verbs input[value=compare]").check(), "**/api/compare")
+    assert page.locator('[data-key="hardware.gpu"]').is_hidden()
+    assert "gpu" not in opened.question()["scenario"].get("hardware", {})
+    assert page.is_hidden(".rest")
+    page.locator("#verbs input[value=run]").check()
+    opened.settled()
+    assert field(page, "hardware.gpu").input_value() == SMALL["scenario"]["hardware"]["gpu"]
+    page.context.close()
+    linked_page = tab(asking("compare", {"gpus": ["a100"]})).page  # a link may name one: the cards stand instead of it
+    assert linked_page.is_hidden(".rest")
+
+
+def test_no_heading_stands_alone(tab):
+    for verb, options in (("timeline", {}), ("plan", {"gpus": 2}), ("run", {}), ("memory", {})):
+        opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
+        sections = opened.page.locator("#fragment section")
+        assert sections.count() > 1
+        empty = "all => all.filter((one) => one.children.length < 2).map((one) => one.textContent)"
+        assert opened.page.eval_on_selector_all("#fragment section:not(:has(> details))", empty) == [], verb
+        opened.page.context.close()
+
+
 def test_the_table_of_cards_sorts(tab):
     page = tab(asking("compare", {"gpus": ["a100", "v100", "h100"]})).page
     table = page.locator("#fragment table").first
@@ -302,6 +326,20 @@ def test_what_is_pointed_at_says_what_it_is(tab):
     assert page.is_hidden("#tip")
 
 
+def test_maps_and_timelines_say_what_is_pointed_at(tab):
+    axes = ["micro_batch_size=1,2,4", "memory.bandwidth=1x,2x"]
+    for verb, options, mark, said in (
+        ("sweep", {"axes": axes}, "#fragment figure .wide [data-tip] >> nth=0", "bandwidth 1x"),
+        ("compare", {"gpus": ["a100", "h100"]}, "figure[data-of='/charts/map'] .wide [data-tip] >> nth=0", "h100"),
+        ("timeline", {}, "figure[data-of='/charts/timeline'] .wide [data-tip] >> nth=0", "from"),
+    ):
+        opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
+        opened.page.hover(mark)
+        assert said in opened.page.inner_text("#tip"), verb
+        assert opened.said == []
+        opened.page.context.close()
+
+
 def test_every_number_of_a_comparison_and_a_plan_unfolds_for_its_own_card_and_layout(tab):
     for verb, options, number in (("compare", {"gpus": ["a100", "h100"]}, 6), ("plan", {"gpus": 2}, 20)):
         opened = tab(asking(verb, options, workload={"engine": "pytorch-eager"}))
@@ -357,6 +395,25 @@ def test_a_typo_is_marked_at_its_field_with_the_words_of_the_command_line(tab):
     assert opened.question()["scenario"]["hardware"]["gpu"] == "a100"
     assert box.get_attribute("aria-invalid") is None
     assert page.is_hidden("#problem")
+
+
+def test_everything_that_is_wrong_is_marked_at_once(tab):
+    opened = tab(asking(workload={"micro_batch_size": "eight", "precision": "bf17"}, hardware={"gpu": "a101"}))
+    page = opened.page
+    said = page.inner_text("#problem")
+    for key, message in (
+        ("workload.micro_batch_size", "expected a whole number; got 'eight'"),
+        ("hardware.gpu", "unknown gpu 'a101'"),
+    ):
+        box = field(page, key)
+        assert box.get_attribute("aria-invalid") == "true", key
+        assert message in page.locator(f"[data-key='{key}'] .error").inner_text()
+        assert message in said
+    field(page, "workload.precision").select_option("bf16")
+    commit(opened, "workload.micro_batch_size", "8")
+    commit(opened, "hardware.gpu", "a100")
+    assert page.is_hidden("#problem"), page.inner_text("#problem")
+    assert page.locator("[aria-invalid]").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -484,6 +541,15 @@ def test_a_megabyte_is_pasted(tab):
     assert page.locator("#ask").is_enabled()
     commit(opened, "workload.micro_batch_size", "4")
     assert opened.said == []
+
+
+def test_more_than_the_server_reads_is_said_below_what_was_pasted(tab):
+    opened = tab()
+    page = paste(opened, json.dumps(CONFIG | {"weights": "x" * 6 * 2**20}))
+    assert "without weights" in page.inner_text("#paste-said")
+    commit(opened, "workload.micro_batch_size", "4")
+    assert page.is_hidden("#problem")
+    assert [one for one in opened.said if "413" not in one] == []
 
 
 def test_a_file_is_dropped(tab):

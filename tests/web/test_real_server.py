@@ -20,7 +20,7 @@ import pytest
 import uvicorn
 
 from roofsim.web.guards import TOKEN, PageGuard
-from roofsim.web.server import ServedPage, application
+from roofsim.web.server import LARGEST_REQUEST, ServedPage, application
 from tests.surely import sure
 
 TOY = (sys.executable, str(Path(__file__).with_name("toy_worker.py")))
@@ -115,6 +115,15 @@ def test_half_a_request_stops_nobody():
         assert post(port, {"first": 1})[0] == 200
         for each in lazy:
             each.close()
+
+
+def test_more_than_is_read_is_said_to_who_sends_it():
+    """A browser that is cut off while it sends shows a broken connection, and never the reason."""
+    with running(workers=1) as port:
+        for extra in (1, 20 * 2**20):
+            status, answer = post(port, {"text": "x" * (LARGEST_REQUEST + extra)}, verb="read")
+            assert (status, answer["error"]["message"]) == (413, "the request has more than 4 MiB")
+        assert post(port, {"first": 1})[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from roofsim.web.worker import WARM, until_asked
+
 ROOT = Path(__file__).parents[2]
 CODE = """
 import json, sys, time
@@ -37,6 +39,44 @@ def test_a_first_answer_imports_nothing(verb, scenario, options):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert json.loads(done.stdout) == ["1", []]
+
+
+CONFINED = """
+import json, sys
+from roofsim.web.worker import _IMPORTED, WARM, answered, confine, warm
+confine()
+told = [answered(verb.encode() + b"\\0" + json.dumps(request).encode())[:1].decode() for verb, request in WARM]
+warm()
+print(json.dumps([told, [name for name in _IMPORTED if name not in sys.modules]]))
+"""
+
+
+def test_a_worker_gets_warm_after_it_has_given_up_files():
+    """It says that it is ready at once, and is confined before; what it then imports and reads has to be allowed."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", CONFINED], capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(done.stdout) == [["1"] * len(WARM), []]
+
+
+def test_a_question_comes_before_what_is_left_of_getting_warm():
+    read, write = os.pipe()
+    done = []
+
+    def steps():
+        for number in range(4):
+            done.append(number)
+            if number == 1:
+                os.write(write, b"question")
+            yield number
+
+    left = steps()
+    with open(read, "rb", buffering=0) as source:  # noqa: PTH123  # an open file, not a path
+        until_asked(source, left)
+        assert done == [0, 1]
+        source.read(8)
+        until_asked(source, left)
+    assert done == [0, 1, 2, 3]
+    os.close(write)
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])

@@ -26,9 +26,13 @@ def page(answer: Any, asked: AskedReport) -> ReportPage:
     assert evaluation is not None
     capacity = float(evaluation.device.capacity)
     drawn = memories.memory_curve(curve, capacity, ("charts", "memory"))
-    first, *others = made.sections
+    in_full, *rows = made.sections
     own = {
-        "sections": (first, Section(title="Memory over the step", blocks=(drawn,)), *others),
+        "sections": (
+            Section(title="Memory over the step", blocks=(drawn,)),
+            *(Section(title="At the peak", blocks=one.blocks) for one in rows),
+            Section(title="In full", blocks=in_full.blocks),
+        ),
         "data": made.data | {"charts": {"memory": curve}},
         "verdict": (f"Memory: {words.room(memory_of(evaluation))}.",),
     }

@@ -55,8 +55,8 @@ def page(swept: SweepTable, asked: AskedReport) -> ReportPage:
     size = " x ".join(words.count(number) for number in swept.shape)
     return ReportPage(
         verb=asked.verb,
-        headline=" x ".join(swept.axes),
-        subtitle=(f"{size} = {words.count(len(swept))} points",),
+        headline=_headline(swept, asked.scenario),
+        subtitle=(f"{size} = {words.count(len(swept))} points",) if len(swept.shape) > 1 else (),
         verdict=tuple(summary(swept)) or (line_of(swept),),
         sections=filled(
             *(Section(title=_title(key), blocks=drawn.charts(key)) for key in keys),
@@ -64,6 +64,14 @@ def page(swept: SweepTable, asked: AskedReport) -> ReportPage:
         ),
         data=data.data,
     )
+
+
+def _headline(swept: SweepTable, scenario: dict[str, Any] | None) -> str:
+    """Return what was swept over which axes; the axes alone where no scenario is known."""
+    model = (scenario or {}).get("model")
+    name = model.get("name") or model.get("family") if isinstance(model, dict) else model
+    axes = " x ".join(swept.axes)
+    return f"{name} over {axes}" if name and "model" not in swept.axes else axes
 
 
 def _title(key: str) -> str:

@@ -17,6 +17,8 @@ export function show(html, head, rest, figures = null) {
     const tiles = parts.querySelector("section:first-of-type > .tiles");
     figures.replaceChildren(...[tiles].filter(Boolean));
     figures.hidden = !tiles;
+    const emptied = parts.querySelector("section:first-of-type"); // a section of these numbers alone has only its heading left
+    if (tiles && emptied && emptied.children.length === 1) emptied.remove();
   }
   rest.replaceChildren(...parts.childNodes);
   rest.querySelectorAll("section > details > summary").forEach((summary) => { summary.parentElement.open ||= open.has(summary.textContent); });

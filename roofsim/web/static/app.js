@@ -6,6 +6,7 @@ import { form, near } from "./form.js";
 import { sliders } from "./sliders.js";
 import * as answers from "./answer.js";
 import * as link from "./link.js";
+import { themes } from "./themes.js";
 
 /** Pauses in ms: before an answer is asked, before one that takes long shows its progress. */
 const TYPED = 60, TURNED = 350, SLOW = 300;
@@ -17,7 +18,7 @@ const backend = await import(back === "static" ? "./pyodide.js" : "./http.js");
 
 const state = { catalog: null, question: FIRST, options: {}, stash: {}, answered: null, answer: null, serial: 0, controller: null };
 const kept = new Map();
-let page = null, turning = null, why = null;
+let page = null, turning = null, why = null, ahead = null; // ahead: the question of the address, asked while the fields are still made: {key, controller, answer}
 
 const verbOf = (question) => VERBS.find((verb) => verb.name === question.verb);
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
@@ -91,13 +92,15 @@ async function ask({ how = "asked", fresh = false } = {}) {
   if (state.controller) state.controller.abort();
   const question = state.question;
   const serial = (state.serial += 1);
-  const controller = (state.controller = new AbortController());
-  remember(question, how);
   const key = JSON.stringify(question);
+  const early = ahead && ahead.key === key ? ahead : null;
+  ahead = null;
+  const controller = (state.controller = early ? early.controller : new AbortController());
+  remember(question, how);
   const done = working(controller);
   let answer = null;
   try {
-    answer = (!fresh && kept.get(key)) || (await backend.ask(question.verb, request(question), { signal: controller.signal }));
+    answer = (!fresh && kept.get(key)) || (await (early ? early.answer : backend.ask(question.verb, request(question), { signal: controller.signal })));
   } catch (error) {
     if (error.name === "AbortError") return;
     answer = { ok: false, error: { message: `The page could not ask: ${error.message}. Reload it; the question is kept in the address.`, server: true } };
@@ -176,7 +179,7 @@ function wrong(error, how) {
   by("welcome").hidden = true;
   box.replaceChildren(...[
     h("h2", {}, error.server ? "No answer" : "This cannot be answered"),
-    ...told(error.message),
+    ...problems.flatMap((each) => told(each.message)),
     !marked.length && near(error, takeNear(error)),
     h("p", { class: "buttons" }, error.server && h("button", { type: "button", onclick: () => ask({ fresh: true }) }, "Ask again"),
       marked.length > 0 && h("button", { type: "button", onclick: () => marked[0].focus() }, "Go to the field"),
@@ -336,19 +339,6 @@ async function explain(figure, scenario) {
   }
 }
 
-function themes() {
-  const button = by("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const tell = () => button.setAttribute("aria-pressed", String(dark()));
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("roofsim-theme", root.dataset.theme); } catch (error) { /* then for this page alone */ }
-    tell();
-  });
-  system.addEventListener("change", tell);
-  tell();
-}
-
 // -- the start ------------------------------------------------------------------------------------------------------------
 
 async function start() {
@@ -357,6 +347,7 @@ async function start() {
   why = answers.dialog();
   why.onclose(() => { if (explaining) explaining.abort(); });
   if (backend.state) backend.state((text) => { by("state").textContent = text; });
+  await askAhead();
   const catalog = await backend.catalog();
   if (catalog.ok === false) {
     by("welcome").hidden = true;
@@ -388,6 +379,15 @@ async function start() {
   const question = await addressed();
   restore(question || FIRST);
   if (question !== undefined) ask({ how: "first" });
+}
+
+/** Ask what the address holds before the catalog is there: a server answers both at once. A link that cannot be read is said later. */
+async function askAhead() {
+  const question = await link.read(location.hash).then((read) => read || FIRST, () => null);
+  if (!question || !verbOf(question)) return;
+  const controller = new AbortController(), answer = backend.ask(question.verb, request(question), { signal: controller.signal });
+  answer.catch(() => {}); // reported where it is awaited
+  ahead = { key: JSON.stringify(question), controller, answer };
 }
 
 /** Take what is being typed, as leaving the field would. */

@@ -42,9 +42,12 @@ export function suits(field, value, question, catalog) {
   return !entry || field.able(question, entry);
 }
 
-/** Fields of work: in the scenario at `path`, or an option of the verb (`option`); shown `when` the question has a use for them. */
+/**
+ * Fields of work: in the scenario at `path`, or an option of the verb (`option`); shown `when` the question has a use for them.
+ * What one says `instead` of another key need not be shown of that key.
+ */
 export const FIELDS = [
-  { group: "ask", option: "gpus", label: "Cards", kind: "cards", when: asked("compare"), hint: "A card, 8xa100, a system such as dgx-h100, or a100{memory.bandwidth=2x}" },
+  { group: "ask", option: "gpus", label: "Cards", kind: "cards", when: asked("compare"), instead: "hardware.gpu", hint: "A card, 8xa100, a system such as dgx-h100, or a100{memory.bandwidth=2x}" },
   { group: "ask", option: "largest", label: "Also find the largest", kind: "choice", when: asked("fit"), choices: [["", "No"], ["micro-batch-size", "Micro batch"], ["batch-size", "Batch"], ["sequence-length", "Sequence"], ["context-length", "Context"], ["model", "Model of a family"]] },
   { group: "ask", option: "family", label: "Family", kind: "text", when: (question) => question.verb === "fit" && question.options.largest === "model" },
   { group: "ask", option: "fewest", label: "Also find the fewest", kind: "choice", when: asked("fit"), choices: [["", "No"], ["gpus", "GPUs"]] },
@@ -77,7 +80,7 @@ export const FIELDS = [
   { group: "work", path: ["workload", "precision"], label: "Precision", kind: "choice", choices: names("precisions"), list: "precisions", able: trained, standardText: "Default" },
   { group: "work", path: ["workload", "engine"], label: "Engine", kind: "choice", choices: names("engines"), list: "engines", able: runs, standardText: "Default" },
 
-  { group: "hardware", path: ["hardware", "gpu"], label: "Card", kind: "card", wide: true },
+  { group: "hardware", path: ["hardware", "gpu"], label: "Card", kind: "card", wide: true, when: (question) => question.verb !== "compare" },
   { group: "hardware", path: ["hardware", "gpus"], label: "How many", when: (question) => question.verb !== "plan" },
   { group: "hardware", path: ["hardware", "system"], label: "System", kind: "choice", choices: names("systems"), standardText: "The usual one" },
 

@@ -201,7 +201,7 @@ export function form({ catalog, change, readText }) {
 
   /** Return the keys of the scenario that no field shows, with their values: what a slider or a pasted file has set. */
   function unshown(scenario) {
-    const covered = new Set(fields.filter((each) => each.field.path && !each.row.hidden).map((each) => each.field.path.join(".")));
+    const covered = new Set(fields.filter((each) => !each.row.hidden).map(({ field }) => (field.path ? field.path.join(".") : field.instead)));
     const found = [];
     for (const [section, held] of Object.entries(scenario)) {
       if (section === "model") continue;
@@ -226,9 +226,8 @@ export function form({ catalog, change, readText }) {
     }));
   }
 
-  /** Mark the field that an error is about; return whether there is one. */
+  /** Mark the field that an error is about, beside those that are marked already; return its input, or null where no field is. */
   function mark(error) {
-    clear();
     // Where no key is stated, the message begins with what it is about: `gpus: unknown gpu 'h101'`.
     const named = String((error.option && `options.${error.option}`) || error.key || (/^([\w.-]+): /.exec(error.message) || [])[1] || "");
     const quoted = (/'([^']+)'/.exec(error.message) || [])[1];
