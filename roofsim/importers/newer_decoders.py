@@ -49,9 +49,11 @@ def _llama4(c: Fields) -> Mapping:
     )
 
 
-def _qwen3_next(c: Fields) -> Mapping:
-    c.only("decoder_sparse_step", 1)
-    c.only("output_router_logits", False)
+def delta_layers(c: Fields, *, apart: bool, **fields: Any) -> Mapping:
+    """Return what Qwen3-Next and its kin share: gated delta rules with attention in every n-th layer.
+
+    `apart` where the gate and the two rates have projections of their own.
+    """
     if c.wholes("mlp_only_layers", []):
         c.fail("mlp_only_layers", "layers without experts are not supported; expected []")
     layers, kinds = c.whole("num_hidden_layers"), c.words("layer_types")
@@ -67,7 +69,6 @@ def _qwen3_next(c: Fields) -> Mapping:
     return gated(
         c,
         head_size=c.whole("head_dim", default=256),
-        intermediate_size=c.whole("intermediate_size", default=5632),
         normalization_weight="zero_centered",
         query_key_norm="head",
         attention_gate=True,
@@ -80,7 +81,19 @@ def _qwen3_next(c: Fields) -> Mapping:
             "key_head_size": c.whole("linear_key_head_dim", default=128),
             "value_head_size": c.whole("linear_value_head_dim", default=128),
             "conv_kernel": c.whole("linear_conv_kernel_dim", default=4),
+            **({"apart": True} if apart else {}),
         },
+        **fields,
+    )
+
+
+def _qwen3_next(c: Fields) -> Mapping:
+    c.only("decoder_sparse_step", 1)
+    c.only("output_router_logits", False)
+    return delta_layers(
+        c,
+        apart=False,
+        intermediate_size=c.whole("intermediate_size", default=5632),
         num_experts=c.whole("num_experts", "num_local_experts"),
         experts_per_token=c.whole("num_experts_per_tok"),
         expert_intermediate_size=c.whole("moe_intermediate_size"),
