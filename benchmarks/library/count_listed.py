@@ -367,6 +367,9 @@ def _yolo_call(model: Any) -> Any:
         )
         return model(numbers(1, 3, 640, 640))
     with unset_fake_temporarily(), torch.device("cpu"):
+        head = model.model[-1]
+        if head.end2end:  # one object a box: the other heads are of training alone
+            head.fuse()
         return model(torch.zeros(1, 3, 640, 640))
 
 
@@ -548,7 +551,11 @@ CASES: dict[str, Case] = {
     "mask-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "MaskRCNN"), _rcnn_call),
     **{
         name: ("ultralytics", "all", partial(_yolo, name), _yolo_call)
-        for name in [f"yolo{version}{size}" for version in ("v8", "11") for size in "nsmlx"]
+        for name in [
+            f"yolo{version}{size}"
+            for version, sizes in (("v8", "nsmlx"), ("v9", "tsmc"), ("v10", "nsmblx"), ("11", "nsmlx"))
+            for size in sizes
+        ]
     },
     "maxvit_t": ("torchvision", "all", _maxvit, _one_image(3, 224, 224)),
     "sam-vit-base": ("transformers", "", partial(_sam, 768, 12, 12), _sam_call),
