@@ -564,7 +564,7 @@ CASES: dict[str, Case] = {
     "detr-resnet-50": ("transformers", "", _detr, _one_image(3, 800, 1066)),
     **{
         name: ("torchvision", "", partial(_torchvision, name.replace(".", "_")), _one_image(3, 224, 224))
-        for name in ("alexnet", "squeezenet1.1", "googlenet")
+        for name in ("alexnet", "squeezenet1.1", "googlenet", "shufflenet_v2_x1_0")
     },
     "faster-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "FasterRCNN"), _rcnn_call),
     "mask-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "MaskRCNN"), _rcnn_call),
@@ -641,6 +641,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
             "alexnet",
             "squeezenet1.1",
             "googlenet",
+            "shufflenet_v2_x1_0",
             "maxvit_t",
             "gmlp-s16",
             "resmlp-12",
