@@ -51,7 +51,9 @@ def test_what_autograd_keeps_is_what_the_library_keeps(row):
             for storage in Liveness(graph).storages.values()
             if storage.saved and _within_loss(graph.ops[storage.born])
         )
-    exact = (row["source"] in ("torchvision", "timm") and not row["part"]) or row["model"].startswith(("yolov8", "yolov9"))
+    exact = (row["source"] in ("torchvision", "timm") and not row["part"]) or row["model"].startswith(
+        ("yolov8", "yolov9")
+    )
     left_out = 5e-3 if row["model"].startswith("sam-") else 5e-4
     assert kept == pytest.approx(int(row["saved"]), rel=0.0 if exact else left_out)
 

@@ -8,6 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import Tables, attend, cached, expand_heads, rotary_tables, rotate
+from roofsim.numeric import minimum
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ def _absorbed(
     heads, mask = _choosing(layers, model, call, heads, (x, low, mask), tables)
     entry = layers.concat((layers.view(latent, "reshape", *latent.shape[:2], 1.0, rank), k_turned), -1)
     entries = cached(layers, call, entry, "latent_cache")
+    if call.phase == "decode" and heads.window is not None:  # of a single query the kernel gathers what was chosen
+        seen = minimum(heads.window, entries.shape[1])
+        entries, heads = (
+            layers.view(entries, "slice", entries.shape[0], seen, *entries.shape[2:]),
+            replace(heads, window=None),
+        )
     with layers.b.scope(Purpose.KEY_VALUE_UP):
         weight = layers.b.parameter("weight", heads.heads * (nope + value), rank)
         up_keys, up_values = layers.split(weight, heads.heads * nope, heads.heads * value, axis=0)

@@ -211,7 +211,8 @@ class DecoderModel(TransformerModel):
     )
     expert_intermediate_size: Size | None = Field(default=None, description="As intermediate_size, if left out.")
     expert_latent_size: Size | None = Field(
-        default=None, description="Width to which tokens are projected before their experts, and back from (Nemotron 3 Super)."
+        default=None,
+        description="Width to which tokens are projected before their experts, and back from (Nemotron 3 Super).",
     )
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
