@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.importers.decoders import Mapping, rotary_fraction
+from roofsim.importers.decoders import Mapping, rotary_fraction, sigmoid_router
 from roofsim.importers.llama_decoders import gated
 from roofsim.importers.newer_decoders import delta_layers
 
@@ -80,13 +80,7 @@ def _bailing_moe(c: Fields) -> Mapping:
         num_shared_experts=shared,
         shared_expert_intermediate_size=c.whole("moe_shared_expert_intermediate_size", default=width) * shared or None,
         num_dense_layers=c.whole("first_k_dense_replace", default=0, least=0),
-        router_in_fp32=True,
-        router_scaled=True,
-        router_scores="sigmoid",
-        router_correction_bias=True,
-        router_normalized=c.flag("norm_topk_prob", True),
-        router_groups=c.whole("n_group", default=1),
-        router_groups_per_token=c.whole("topk_group", default=1),
+        **sigmoid_router(c, normalized=True),
     )
 
 
