@@ -55,7 +55,7 @@ WITHOUT_FACTS: Final = {
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
-    **dict.fromkeys(("axolotl", "llama-factory", "trl"), (_TRAINER, _TRAINERS)),
+    **dict.fromkeys(("axolotl", "llama-factory"), (_TRAINER, _TRAINERS)),
     **dict.fromkeys(("verl", "openrlhf"), (_DRIVER, _DRIVEN)),
     **dict.fromkeys(("dynamo", "nim", "deepspeed-mii"), (_STARTER, _STARTED)),
     **dict.fromkeys(("bitsandbytes", "autogptq", "gptqmodel", "hqq"), (_PACKER, _PACKED)),
