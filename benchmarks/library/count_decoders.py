@@ -41,6 +41,8 @@ COUNTED = (
     "stablelm-3b-4e1t", "stablelm-2-1.6b", "ernie-4.5-300b-a47b", "hunyuan-7b", "dots.llm1", "qwen3-coder-480b-a35b",
     "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b", "redpajama-7b",
 )  # fmt: skip
+#: Those whose layers are counted without experts, whose products are not, by their unfused attention.
+DENSE = ("deepseek-v3.2", "glm-5")
 #: Those whose unfused attention is counted as well: shared heads, parallel blocks, norms that the library writes out.
 UNFUSED = ("pythia-1b", "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b")
 
@@ -85,7 +87,9 @@ def count(config: dict[str, Any], attention: str) -> dict[str, Any]:
         ):
             model(input_ids=ids, labels=ids, use_cache=False)
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        experts = any("expert" in key and value for key, value in config.items())
+        experts = fields.get("first_k_dense_replace") != LAYERS and any(
+            "expert" in key for key, value in config.items() if value
+        )
         return {
             "parameters": trained,
             "forward_flops": "" if experts else flops.get_total_flops(),
@@ -99,7 +103,10 @@ def main() -> None:
     published = {entry["name"]: entry["config"] for entry in entries}
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for name, attention in (*((name, "sdpa") for name in COUNTED), *((name, "eager") for name in UNFUSED)):
+    for name in DENSE:
+        published[name] |= {"first_k_dense_replace": LAYERS}
+    unfused = ((name, "eager") for name in (*UNFUSED, *DENSE))
+    for name, attention in (*((name, "sdpa") for name in COUNTED), *unfused):
         dense = max((published[name].get(key, 0) for key in DENSE_FIRST), default=0)
         sizes = {
             "model": name,

@@ -35,8 +35,11 @@ COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "lo
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
 
 
-def flash(query, key, value, *_mask, dropout_p=0.0, is_causal=False, scale=None, **_others):
-    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one."""
+def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_others):
+    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one. With a bias of its own, the efficient one."""
+    if attn_mask is not None and attn_mask.requires_grad:
+        attend = torch.ops.aten._scaled_dot_product_efficient_attention
+        return attend(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
     attend = torch.ops.aten._scaled_dot_product_flash_attention
     return attend(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
 
@@ -367,6 +370,9 @@ def _yolo_call(model: Any) -> Any:
         )
         return model(numbers(1, 3, 640, 640))
     with unset_fake_temporarily(), torch.device("cpu"):
+        head = model.model[-1]
+        if head.end2end:  # one object a box: the other heads are of training alone
+            head.fuse()
         return model(torch.zeros(1, 3, 640, 640))
 
 
@@ -469,9 +475,9 @@ def _sam(width: int, layers: int, heads: int) -> Any:
 
 def _sam_call(model: Any) -> Any:
     """Run encoder and decoder by themselves: what prompts become needs values."""
-    model.vision_encoder(numbers(1, 3, 1024, 1024))
+    seen = model.vision_encoder(numbers(1, 3, 1024, 1024))
     maps = (numbers(1, 256, 64, 64) for _ in range(3))
-    return model.mask_decoder(next(maps), next(maps), numbers(1, 1, 2, 256), next(maps), multimask_output=True)
+    return seen, model.mask_decoder(next(maps), next(maps), numbers(1, 1, 2, 256), next(maps), multimask_output=True)
 
 
 class _Transducer(torch.nn.Module):
@@ -497,6 +503,22 @@ def _parakeet(layers: int, kernel: int) -> Any:
 
     encoder = ParakeetEncoderConfig(num_hidden_layers=layers, conv_kernel_size=kernel, scale_input=False)
     return ParakeetForCTC(ParakeetCTCConfig(encoder_config=encoder.to_dict()))
+
+
+def _parakeet_tdt() -> Any:
+    from transformers import ParakeetForTDT, ParakeetTDTConfig
+
+    config = ParakeetTDTConfig()
+    config.encoder_config.num_mel_bins = 128
+    config.encoder_config.scale_input = False
+    return ParakeetForTDT(config)
+
+
+def _parakeet_tdt_call(model: Any) -> Any:
+    """Join all pairs, as training does: by itself the class joins one step and one label."""
+    seen = model.encoder_projector(model.encoder(numbers(1, 1600, 128)).last_hidden_state)
+    joint = model.joint
+    return joint.head(joint.activation(seen.unsqueeze(2) + model.decoder(ids(101)).unsqueeze(1)))
 
 
 CASES: dict[str, Case] = {
@@ -542,13 +564,17 @@ CASES: dict[str, Case] = {
     "detr-resnet-50": ("transformers", "", _detr, _one_image(3, 800, 1066)),
     **{
         name: ("torchvision", "", partial(_torchvision, name.replace(".", "_")), _one_image(3, 224, 224))
-        for name in ("alexnet", "squeezenet1.1", "googlenet")
+        for name in ("alexnet", "squeezenet1.1", "googlenet", "shufflenet_v2_x1_0")
     },
     "faster-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "FasterRCNN"), _rcnn_call),
     "mask-rcnn-resnet50-fpn": ("torchvision", "", partial(_rcnn, "MaskRCNN"), _rcnn_call),
     **{
         name: ("ultralytics", "all", partial(_yolo, name), _yolo_call)
-        for name in [f"yolo{version}{size}" for version in ("v8", "11") for size in "nsmlx"]
+        for name in [
+            f"yolo{version}{size}"
+            for version, sizes in (("v8", "nsmlx"), ("v9", "tsmc"), ("v10", "nsmblx"), ("11", "nsmlx"))
+            for size in sizes
+        ]
     },
     "maxvit_t": ("torchvision", "all", _maxvit, _one_image(3, 224, 224)),
     "sam-vit-base": ("transformers", "", partial(_sam, 768, 12, 12), _sam_call),
@@ -556,6 +582,7 @@ CASES: dict[str, Case] = {
     "sam-vit-huge": ("transformers", "", partial(_sam, 1280, 32, 16), _sam_call),
     "parakeet-ctc-0.6b": ("transformers", "", partial(_parakeet, 24, 9), lambda model: model(numbers(1, 1600, 80))),
     "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
+    "parakeet-tdt-0.6b-v3": ("transformers", "", _parakeet_tdt, _parakeet_tdt_call),
     "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
     "qwen-image": ("diffusers", "", _qwen_image, _qwen_image_call),
     "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
@@ -614,6 +641,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
             "alexnet",
             "squeezenet1.1",
             "googlenet",
+            "shufflenet_v2_x1_0",
             "maxvit_t",
             "gmlp-s16",
             "resmlp-12",
@@ -624,7 +652,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     ),
     **dict.fromkeys((name for name in CASES if name.endswith("dinov2")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
-    **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask"))), _none),
+    **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask", "sam"))), _none),
 }
 
 

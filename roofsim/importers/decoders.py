@@ -44,3 +44,19 @@ def rotary_fraction(c: Fields, key: str, default: float) -> float:
     if not 0.0 < share <= 1.0:
         c.fail(key, f"expected a share above 0 and up to 1; got {share:g}")
     return share
+
+
+def sigmoid_router(c: Fields, *, normalized: bool) -> Mapping:
+    """Return the router of DeepSeek-V3 and its kin: sigmoid scores in fp32, a balancing bias, groups, a factor on the weights.
+
+    `normalized` is what the class takes where the file does not say whether weights sum to one.
+    """
+    return {
+        "router_in_fp32": True,
+        "router_scaled": True,
+        "router_scores": "sigmoid",
+        "router_correction_bias": True,
+        "router_normalized": c.flag("norm_topk_prob", normalized),
+        "router_groups": c.whole("n_group", default=1),
+        "router_groups_per_token": c.whole("topk_group", default=1),
+    }

@@ -27,6 +27,7 @@ ACTIVATIONS: Final[dict[str, str]] = {
     "swish": "silu",
     "relu": "relu",
     "relu2": "relu_squared",
+    "xielu": "xielu",
 }
 
 

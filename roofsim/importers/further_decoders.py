@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, tied
+from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sigmoid_router, tied
 from roofsim.importers.llama_decoders import depth, gated, latent, layers_that_see_all, windows
 
 if TYPE_CHECKING:
@@ -197,13 +197,7 @@ def _dots1(c: Fields) -> Mapping:
         expert_intermediate_size=c.whole("moe_intermediate_size"),
         num_shared_experts=c.whole("n_shared_experts", default=0, least=0),
         num_dense_layers=c.whole("first_k_dense_replace", default=0, least=0),
-        router_in_fp32=True,
-        router_scaled=True,
-        router_scores="sigmoid",
-        router_correction_bias=True,
-        router_normalized=c.flag("norm_topk_prob", False),
-        router_groups=c.whole("n_group", default=1),
-        router_groups_per_token=c.whole("topk_group", default=1),
+        **sigmoid_router(c, normalized=False),
     )
 
 

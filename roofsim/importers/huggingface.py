@@ -14,6 +14,7 @@ from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.further_decoders import FURTHER_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
+from roofsim.importers.latest_decoders import LATEST_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
@@ -25,7 +26,15 @@ from roofsim.spec.reading.source import is_file, is_folder
 from roofsim.spec.reading.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
-ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **FURTHER_DECODERS, **ENCODERS, **VISION}
+ARCHITECTURES: Final = {
+    **GPT_DECODERS,
+    **LLAMA_DECODERS,
+    **NEWER_DECODERS,
+    **FURTHER_DECODERS,
+    **LATEST_DECODERS,
+    **ENCODERS,
+    **VISION,
+}
 
 
 def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:

@@ -248,6 +248,15 @@ def _deepseek_v3(c: Fields) -> Mapping:
     )
 
 
+def _deepseek_v32(c: Fields) -> Mapping:
+    chosen = {
+        "index_heads": c.whole("index_n_heads"),
+        "index_head_size": c.whole("index_head_dim"),
+        "index_tokens": c.whole("index_topk"),
+    }
+    return {**_deepseek_v3(c), **chosen}
+
+
 def _minimax_m2(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
     head_size = c.whole("head_dim", default=128)
@@ -305,6 +314,8 @@ LLAMA_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "kimi_k2": _deepseek_v3,
+    "deepseek_v32": _deepseek_v32,
+    "glm_moe_dsa": _deepseek_v32,
     "minimax_m2": _minimax_m2,
     "gpt_oss": _gpt_oss,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sizes, tied
+from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sigmoid_router, sizes, tied
 from roofsim.importers.llama_decoders import depth, gated, layers_that_see_all, windows
 
 if TYPE_CHECKING:
@@ -49,9 +49,11 @@ def _llama4(c: Fields) -> Mapping:
     )
 
 
-def _qwen3_next(c: Fields) -> Mapping:
-    c.only("decoder_sparse_step", 1)
-    c.only("output_router_logits", False)
+def delta_layers(c: Fields, *, apart: bool, **fields: Any) -> Mapping:
+    """Return what Qwen3-Next and its kin share: gated delta rules with attention in every n-th layer.
+
+    `apart` where the gate and the two rates have projections of their own.
+    """
     if c.wholes("mlp_only_layers", []):
         c.fail("mlp_only_layers", "layers without experts are not supported; expected []")
     layers, kinds = c.whole("num_hidden_layers"), c.words("layer_types")
@@ -67,7 +69,6 @@ def _qwen3_next(c: Fields) -> Mapping:
     return gated(
         c,
         head_size=c.whole("head_dim", default=256),
-        intermediate_size=c.whole("intermediate_size", default=5632),
         normalization_weight="zero_centered",
         query_key_norm="head",
         attention_gate=True,
@@ -80,7 +81,19 @@ def _qwen3_next(c: Fields) -> Mapping:
             "key_head_size": c.whole("linear_key_head_dim", default=128),
             "value_head_size": c.whole("linear_value_head_dim", default=128),
             "conv_kernel": c.whole("linear_conv_kernel_dim", default=4),
+            **({"apart": True} if apart else {}),
         },
+        **fields,
+    )
+
+
+def _qwen3_next(c: Fields) -> Mapping:
+    c.only("decoder_sparse_step", 1)
+    c.only("output_router_logits", False)
+    return delta_layers(
+        c,
+        apart=False,
+        intermediate_size=c.whole("intermediate_size", default=5632),
         num_experts=c.whole("num_experts", "num_local_experts"),
         experts_per_token=c.whole("num_experts_per_tok"),
         expert_intermediate_size=c.whole("moe_intermediate_size"),
@@ -118,13 +131,7 @@ def _glm4_moe(c: Fields) -> Mapping:
         expert_intermediate_size=c.whole("moe_intermediate_size"),
         num_shared_experts=c.whole("n_shared_experts", least=0),
         num_dense_layers=c.whole("first_k_dense_replace", default=1, least=0),
-        router_in_fp32=True,
-        router_scaled=True,
-        router_scores="sigmoid",
-        router_correction_bias=True,
-        router_normalized=c.flag("norm_topk_prob", True),
-        router_groups=c.whole("n_group", default=1),
-        router_groups_per_token=c.whole("topk_group", default=1),
+        **sigmoid_router(c, normalized=True),
     )
 
 

@@ -254,6 +254,8 @@ WRAPPERS: Final = {
     "qwen2_5_vl": Wrapper("qwen2_5_vl_text", "qwen2_5_vl_vision", _none),
     "qwen3_vl": Wrapper("qwen3_vl_text", "qwen3_vl_vision", _none),
     "qwen3_vl_moe": Wrapper("qwen3_vl_moe_text", "qwen3_vl_vision", _none),
+    "qwen3_5": Wrapper("qwen3_5_text", "qwen3_vl_vision", _none),
+    "qwen3_5_moe": Wrapper("qwen3_5_moe_text", "qwen3_vl_vision", _none),
     "phi4mm": Wrapper("phi3", "", _none),
     "phi4_multimodal": Wrapper("phi3", "", _none),
 }
@@ -263,6 +265,8 @@ ALIASES: Final = {
     "qwen2_5_vl": "qwen2_5_vl_vision",
     "qwen3_vl": "qwen3_vl_vision",
     "qwen3_vl_moe": "qwen3_vl_vision",
+    "qwen3_5": "qwen3_vl_vision",
+    "qwen3_5_moe": "qwen3_vl_vision",
     "qwen3_vl_moe_vision": "qwen3_vl_vision",
     "idefics2": "idefics2_vision",
     "idefics3": "idefics3_vision",

@@ -74,7 +74,7 @@ def test_the_catalog_says_the_same(entry):
 def test_every_architecture_has_a_published_shape():
     covered = {unwrap(entry["config"], "x").config["model_type"] for entry in [*PUBLISHED, *NEWER, *HUB]}
     assert set(ARCHITECTURES) == covered | {"RefinedWeb", "RefinedWebModel"}
-    wrapped = {entry["config"]["model_type"] for entry in NEWER}
+    wrapped = {entry["config"]["model_type"] for entry in (*NEWER, *HUB)}
     assert set(WRAPPERS) - wrapped == {"smolvlm", "phi4_multimodal"}  # other spellings of idefics3 and phi4mm
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+import roofsim
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import Attention, Elementwise, Matmul
 from roofsim.graph.tensor import BF16, BOOL, FP32, Role
@@ -163,6 +164,7 @@ VARIANTS: dict[str, Any] = {
     "capped": SMALL | LLAMA | {"post_norms": True, "attention_soft_cap": True, "logit_soft_cap": True},
     "latent": LATENT | {"q_lora_rank": 24, "rotary_form": "slices"},
     "complex": LATENT | {"rotary_form": "complex"},
+    "chosen tokens": LATENT | {"q_lora_rank": 24, "index_heads": 2, "index_head_size": 16, "index_tokens": 16},
     "late norms": SMALL | {"normalization_first": False, "embedding_size": 32, "position_offset": 2},
     "experts": SMALL | LLAMA | {"num_experts": 8, "num_shared_experts": 1, "num_dense_layers": 1},
 }
@@ -194,7 +196,9 @@ def test_every_variant_trains_and_recomputes(variant, precision):
     graph = step(model, precision=precision)
     again = Recompute()(graph).verify()
     assert profile(again).saved_activations < profile(graph).saved_activations
-    assert heavy(graph, Phase.BACKWARD) >= 2.0 * heavy(graph) - 1e-6
+    # What chooses tokens is not trained.
+    chooses = sum(op.flops() * op.repeats for op in graph if op.group in HEAVY_KINDS and ".indexer." in op.name)
+    assert heavy(graph, Phase.BACKWARD) >= 2.0 * (heavy(graph) - chooses) - 1e-6
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -286,3 +290,35 @@ def test_prefill_reads_the_head_for_the_last_token_only():
 def test_impossible_shapes_are_refused(fields, message):
     with pytest.raises(ValidationError, match=message):
         DecoderModel(**{**SMALL, **fields})
+
+
+def _decode(context, **more):
+    model = {"family": "decoder", **LATENT, "max_sequence_length": 8192, "q_lora_rank": 24, **more}
+    workload = {"phase": "decode", "engine": "vllm", "context_length": context, "batch_size": 4, "precision": "bf16"}
+    rows = roofsim.ops({"model": model, "workload": workload, "hardware": {"gpu": "h100"}}).to_rows()
+    attention = [row for row in rows if row["class"] == "attention"]
+    return {
+        kind: sum(row["flops"] for row in attention if (".indexer." in row["name"]) is kind) for kind in (True, False)
+    }
+
+
+def test_attention_to_chosen_tokens_stops_growing_and_its_index_does_not():
+    """DeepSeek-V3.2: past `index_tokens` only the scores of the choice grow with the context, heads x size a token."""
+    chosen = {"index_heads": 2, "index_head_size": 16, "index_tokens": 512}
+    short, long = _decode(2000, **chosen), _decode(6000, **chosen)
+    assert short[False] == long[False] > 0.0
+    layers, queries = LATENT["num_layers"], 4
+    assert long[True] - short[True] == 2 * layers * queries * 4000 * 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"index_heads": 2}, "go together"),
+        ({"index_heads": 2, "index_head_size": 16, "index_tokens": 8}, "q_lora_rank"),
+        ({"index_heads": 2, "index_head_size": 4, "index_tokens": 8, "q_lora_rank": 24}, "rotated"),
+    ],
+)
+def test_an_index_that_cannot_be_is_refused(fields, what):
+    with pytest.raises(ValidationError, match=what):
+        DecoderModel(**{**LATENT, **fields})

@@ -39,7 +39,10 @@ def test_parameters_and_flops_are_those_of_the_library(row):
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["saved"]], ids=lambda row: row["model"])
 def test_what_autograd_keeps_is_what_the_library_keeps(row):
-    """To the byte; small copies differ where attention or norms are: tables of positions, weights of norms in fp32."""
+    """To the byte; small copies differ where attention or norms are: tables of positions, weights of norms in fp32.
+
+    SAM's decoder adds positions to keys and queries at each of its layers, which its file leaves out: half a per cent at most.
+    """
     graph = run(catalog_model(row["model"]), batch=2.0)
     kept = profile(graph).saved_activations
     if row["loss"] == "left out":
@@ -48,8 +51,11 @@ def test_what_autograd_keeps_is_what_the_library_keeps(row):
             for storage in Liveness(graph).storages.values()
             if storage.saved and _within_loss(graph.ops[storage.born])
         )
-    exact = (row["source"] in ("torchvision", "timm") and not row["part"]) or row["model"].startswith("yolov8")
-    assert kept == pytest.approx(int(row["saved"]), rel=0.0 if exact else 5e-4)
+    exact = (row["source"] in ("torchvision", "timm") and not row["part"]) or row["model"].startswith(
+        ("yolov8", "yolov9")
+    )
+    left_out = 5e-3 if row["model"].startswith("sam-") else 5e-4
+    assert kept == pytest.approx(int(row["saved"]), rel=0.0 if exact else left_out)
 
 
 def _within_loss(op):
@@ -68,6 +74,8 @@ def test_a_stream_beside_the_tokens_has_gradients_though_nothing_reads_its_end()
     ("name", "nodes", "products"),
     [
         ("gcn-ogbn-arxiv", 169343, 128 * 256 + 256 * 256 + 256 * 40),
+        ("gcn-cora", 2708, 1433 * 16 + 16 * 7),
+        ("gcn-ogbn-products", 2449029, 100 * 256 + 256 * 256 + 256 * 47),
         ("graphsage-ogbn-arxiv", 169343, 2 * (128 * 256 + 256 * 256 + 256 * 40)),
         # Weights, and none of the scores: those are sums over the width.
         ("gat-cora", 2708, 1433 * 64 + 64 * 7),

@@ -79,7 +79,7 @@ VECTOR_RATE = {
 ARCHITECTURES = {*MATRIX_RATE, *VECTOR_RATE}
 WITHOUT_MATRIX_UNITS = {"pascal", "gcn5", "rdna2", "maxwell", "kepler"}
 #: GeForce cards, and the DGX Spark's part, accumulate in fp32 at half the rate of fp16 accumulation.
-HALF_RATE_NAMES = re.compile(r"rtx[2-5]0\d0(ti)?(-super)?(-laptop)?(-\d+gb)?|gb10")
+HALF_RATE_NAMES = re.compile(r"rtx[2-5]0\d0(ti|d)?(-super)?(-laptop)?(-\d+gb)?|gb10")
 MATRIX_EXCEPTIONS = {
     "a10g": (512, "AWS's variant of the A10 has half the tensor rate per unit"),
     "l40": (512, "half the rate of the L40S by NVIDIA's own datasheet"),

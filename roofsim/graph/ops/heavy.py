@@ -38,7 +38,8 @@ class Matmul(AbstractOp):
     merges: tuple[tuple[Purpose, Real], ...] = ()
     """Of a product that stands for several projections: which they are, and their shares of its columns."""
     parts: Real = 1.0
-    """Parts into which its sum is split: the result holds each of them, and another kernel adds them up."""
+    """Parts into which its sum is split: the result holds each of them, and another kernel adds them up. Below 1: the kernel itself
+    adds up as many rows as one of the result stands for."""
     launches: Real = 1.0
     """Kernels that it takes: conversions of its input, the product itself."""
     expansion: Expansion | None = None

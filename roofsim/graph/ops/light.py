@@ -17,6 +17,8 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "gelu": 5.0,
     "gelu_backward": 10.0,
     "silu": 3.0,
+    "xielu": 8.0,  # two branches: square, exponential and two differences, products and sums with learned numbers, a choice
+    "xielu_backward": 16.0,
     "gated": 4.0,  # SiLU and the product
     "silu_backward": 6.0,
     "sigmoid": 3.0,

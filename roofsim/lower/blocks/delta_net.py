@@ -53,10 +53,8 @@ def delta_layer(layers: Layers, model: DecoderModel, call: Call, x: Tensor) -> T
     with layers.b.scope(Purpose.DELTA_NET):
         sizes = _sizes(layers, model)
         x = enter(layers, x)
-        both = layers.linear(x, 2.0 * sizes.keys + 2.0 * sizes.values, Purpose.IN_QKVZ)
-        mixed, gate = layers.split(both, 2.0 * sizes.keys + sizes.values, sizes.values)
-        rates = layers.linear(x, 2.0 * sizes.value_heads, Purpose.IN_BA)
-        decay, strength = _rates(layers, rates, sizes)
+        mixed, gate, rates = _projected(layers, model, x, sizes)
+        decay, strength = _rates(layers, rates)
         mixed = _convolved(layers, call, mixed, sizes)
         q, k, v = layers.split(mixed, sizes.keys, sizes.keys, sizes.values)
         heads = (*x.shape[:2], sizes.value_heads)
@@ -83,10 +81,24 @@ def _sizes(layers: Layers, model: DecoderModel) -> _HeadSizes:
     )
 
 
-def _rates(layers: Layers, x: Tensor, sizes: _HeadSizes) -> tuple[Tensor, Tensor]:
+def _projected(
+    layers: Layers, model: DecoderModel, x: Tensor, sizes: _HeadSizes
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Return queries, keys and values side by side, the gate, and the two rates of each head."""
+    net, heads = model.delta_net, sizes.value_heads
+    mixed = 2.0 * sizes.keys + sizes.values
+    if net is not None and net.apart and layers.flavour.engine.fusion.rotary == "chain":
+        qkv, gate = layers.linear(x, mixed, Purpose.IN_QKVZ), layers.linear(x, sizes.values, Purpose.GATE)
+        return qkv, gate, (layers.linear(x, heads, "in_b"), layers.linear(x, heads, "in_a"))
+    qkv, gate = layers.split(layers.linear(x, mixed + sizes.values, Purpose.IN_QKVZ), mixed, sizes.values)
+    strength, decay = layers.split(layers.linear(x, 2.0 * heads, Purpose.IN_BA), heads, heads)
+    return qkv, gate, (strength, decay)
+
+
+def _rates(layers: Layers, rates: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Return how much of the state each token leaves, and how strongly it writes: one number per head."""
-    b, heads = layers.b, sizes.value_heads
-    strength, decay = layers.split(x, heads, heads)
+    b, (strength, decay) = layers.b, rates
+    heads = strength.shape[-1]
     strength = layers.pointwise("sigmoid", strength)
     bias, logarithm = b.parameter("step_bias", heads), b.parameter("decay_logarithm", heads)
     pace = layers.pointwise("softplus", layers.add(layers.cast(decay, FP32), bias))

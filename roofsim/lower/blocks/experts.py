@@ -34,10 +34,12 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
         weights, indices = route(layers, model, flat)
-        rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
+        entering = _narrowed(layers, model, flat)
+        rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices)
         ways = ways_of_tokens(layers, model)
         result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows, ways), experts, offsets), ways)
-        combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
+        summed = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
+        combined = layers.view(summed, "reshape", *x.shape)
         return combined if dealt or sums_together(layers, model) else leave(layers, combined)
 
 
@@ -63,11 +65,12 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         flat = whole_batch(layers, flat)
         weights, indices = route(layers, model, flat)
         pairs = flat.shape[0] * model.experts_per_token
+        entering = _narrowed(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(
-            layers, model, flat, weights, indices, kept=shares.rows_of(pairs) / pairs
+            layers, model, entering, weights, indices, kept=shares.rows_of(pairs) / pairs
         )
         result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
-        combined = _combine(layers, flat, result, sorted_weights, order)
+        combined = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
         own = own_batch(layers, combined, tokens)
         with b.scope(Purpose.COMBINE):
             own = layers.view(own, "reshape", *mine.shape)
@@ -86,6 +89,19 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
             shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, Purpose.SHARED_EXPERT_GATE)))
         both = layers.add(routed, shared)
         return leave(layers, both) if together else both
+
+
+def _narrowed(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    """Return ``[tokens, hidden]`` as experts take it: projected to their latent width, if they have one."""
+    latent = model.expert_latent_size
+    return x if latent is None else layers.linear(x, float(latent), "latent_down", repeated=layers.shares.tensor)
+
+
+def _widened(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    """Return what experts made of tokens in the model's own width."""
+    if model.expert_latent_size is None:
+        return x
+    return layers.linear(x, model.hidden_size, "latent_up", repeated=layers.shares.tensor)
 
 
 def _permute(

@@ -8,6 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import Tables, attend, cached, expand_heads, rotary_tables, rotate
+from roofsim.numeric import minimum
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ def latent_attention(
     """Return ``[batch, length, heads * value_head_size]``; the cache holds the compressed vectors.
 
     Keys and values are expanded for all tokens, in decoding for the whole cache too, as the transformers library does.
-    Serving engines decode on the compressed vectors instead.
+    Serving engines decode on the compressed vectors instead, and prefill too where attention reads chosen tokens only.
     """
-    if call.phase == "decode" and layers.flavour.engine.fusion.rotary != "chain":
+    if layers.flavour.engine.fusion.rotary != "chain" and (call.phase == "decode" or model.index_tokens):
         return _absorbed(layers, model, call, heads, x, tables, mask)
     nope, rope, value = _head_sizes(model)
-    q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
+    queries, low = _queries(layers, model, x)
+    q_pass, q_turned = layers.split(queries, nope, rope)
     latent, k_turned = _compressed(layers, model, x)
     q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
     k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
@@ -54,6 +56,7 @@ def latent_attention(
     q = layers.concat((q_pass, q_turned), -1)
     both = layers.linear(latent, heads.heads * (nope + value), Purpose.KEY_VALUE_UP)
     both = layers.view(both, "reshape", *latent.shape[:2], heads.heads, nope + value, copies_gradient=True)
+    heads, mask = _choosing(layers, model, call, heads, (x, low, mask), tables)
     k_pass, v = layers.split(both, nope, value)
     k = _assembled(layers, k_pass, expand_heads(layers, k_turned, heads.heads))
     return attend(layers, call, heads, q, k, v, mask)
@@ -69,12 +72,20 @@ def _absorbed(
     nope, rope, value = _head_sizes(model)
     rank = model.kv_lora_rank
     assert rank is not None
-    q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
+    queries, low = _queries(layers, model, x)
+    q_pass, q_turned = layers.split(queries, nope, rope)
     latent, k_turned = _compressed(layers, model, x)
     q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
     k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
+    heads, mask = _choosing(layers, model, call, heads, (x, low, mask), tables)
     entry = layers.concat((layers.view(latent, "reshape", *latent.shape[:2], 1.0, rank), k_turned), -1)
     entries = cached(layers, call, entry, "latent_cache")
+    if call.phase == "decode" and heads.window is not None:  # of a single query the kernel gathers what was chosen
+        seen = minimum(heads.window, entries.shape[1])
+        entries, heads = (
+            layers.view(entries, "slice", entries.shape[0], seen, *entries.shape[2:]),
+            replace(heads, window=None),
+        )
     with layers.b.scope(Purpose.KEY_VALUE_UP):
         weight = layers.b.parameter("weight", heads.heads * (nope + value), rank)
         up_keys, up_values = layers.split(weight, heads.heads * nope, heads.heads * value, axis=0)
@@ -104,15 +115,36 @@ def _head_sizes(model: DecoderModel) -> tuple[Real, Real, Real]:
     return nope, rope, value
 
 
-def _queries(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+def _choosing(
+    layers: Layers,
+    model: DecoderModel,
+    call: Call,
+    heads: Heads,
+    read: tuple[Tensor, Tensor | None, Tensor | None],
+    tables: Tables,
+) -> tuple[Heads, Tensor | None]:
+    """Return heads and mask of what attention sees: all tokens, or those that an indexer chooses for each query."""
+    x, low, mask = read
+    if not model.index_tokens:
+        return heads, mask
+    from roofsim.lower.blocks.token_index import sparse
+
+    assert low is not None
+    return sparse(layers, model, call, heads, x, low, tables)
+
+
+def _queries(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return queries ``[batch, length, heads, size]``, and the compressed ones that they come of, if they are."""
     assert model.head_size is not None
-    width = model.num_attention_heads * model.head_size
+    width, low = model.num_attention_heads * model.head_size, None
     if model.q_lora_rank is None:
         q = layers.linear(x, width, Purpose.QUERY)
     else:
         low = layers.linear(x, model.q_lora_rank, Purpose.QUERY_DOWN, bias=bool(model.query_key_value_bias))
-        q = layers.linear(layers.rms_norm(low, "query_norm"), width, Purpose.QUERY_UP)
-    return layers.view(q, "reshape", *x.shape[:2], model.num_attention_heads, model.head_size, copies_gradient=True)
+        low = layers.rms_norm(low, "query_norm")
+        q = layers.linear(low, width, Purpose.QUERY_UP)
+    shape = (*x.shape[:2], model.num_attention_heads, model.head_size)
+    return layers.view(q, "reshape", *shape, copies_gradient=True), low
 
 
 def _compressed(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -235,6 +235,9 @@ class Layers:
             return self.mul(x, self.pointwise("sigmoid", self.pointwise("mul_scalar", x)))
         if function == "relu_squared":
             return self.pointwise("square", self.pointwise("relu", x))
+        if function == "xielu":
+            # Two learned numbers (arXiv 2411.13010), in one kernel of its authors' package.
+            return self.pointwise("xielu", x, *(self.b.parameter(name, 1.0) for name in ("alpha_p", "alpha_n")))
         return self.pointwise("gelu" if function in ("gelu_new", "gelu_tanh") else function, x)
 
     def _gelu_chain(self, x: Tensor) -> Tensor:

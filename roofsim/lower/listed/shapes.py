@@ -30,6 +30,12 @@ def patches(context: Context, block: shapes.PatchesBlock, x: Tensor, _: Kept) ->
     return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
 
 
+def shuffle(context: Context, block: shapes.ShuffleBlock, x: Tensor, _: Kept) -> Tensor:
+    """Deal channels out anew: groups and their members change places, by one copy."""
+    del block
+    return context.layers.copy(x, "transpose", x.shape)
+
+
 def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, kept: Kept) -> Tensor:
     """Turn maps into tokens, or tokens into maps, by a copy."""
     layers = context.layers

@@ -42,6 +42,7 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "squeeze_excite": BlockBuilder(kernels.squeeze_excite, own_scope=True),
     "patches": BlockBuilder(shapes.patches),
     "transpose": BlockBuilder(shapes.transpose, own_scope=True),
+    "shuffle": BlockBuilder(shapes.shuffle, own_scope=True),
     "slice": BlockBuilder(shapes.slice_, own_scope=True),
     "flatten": BlockBuilder(shapes.flatten, own_scope=True),
     "fold": BlockBuilder(shapes.fold, own_scope=True),

@@ -107,8 +107,10 @@ def decomposed_bias(layers: Layers, q: Tensor, rows: Real, columns: Real) -> Ten
             b.emit(Gather, f"{leaf}_vectors", inputs=(table, index), outputs=(vectors,), function="index")
             out = b.tensor(f"{leaf}_scores", batch, heads, tokens, extent)
             lines = batch * heads * others
+            # One product a row takes its queries together, which lie apart; those of a column are a view.
+            own = layers.copy(q, "transpose") if leaf == "rows" else q
             b.emit(
-                Matmul, f"{leaf}_scores", inputs=(q, vectors), outputs=(out,), m=lines, n=extent, k=size, batch=extent
+                Matmul, f"{leaf}_scores", inputs=(own, vectors), outputs=(out,), m=lines, n=extent, k=size, batch=extent
             )
             parts.append(out)
         down, across = parts

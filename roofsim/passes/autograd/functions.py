@@ -223,6 +223,14 @@ def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
         tape.give(half, gradient)
 
 
+def _xielu(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    """One kernel reads gradient and input, and writes the gradients of the input and of the two learned numbers."""
+    gradients = tuple(tape.new(tensor) for tensor in op.inputs)
+    tape.emit(type(op), "xielu_backward", (grad, *op.inputs), gradients, function="xielu_backward")
+    for tensor, gradient in zip(op.inputs, gradients, strict=True):
+        tape.give(tensor, gradient)
+
+
 SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "add": _add,
     "sub": _sub,
@@ -245,6 +253,7 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "rotary": _rotary,
     "where": _where,
     "gated": _gated,
+    "xielu": _xielu,
 }
 #: Functions of several results, any of which may have got a gradient.
 SEVERAL: Final[dict[str, Callable[[Elementwise, Tape], None]]] = {"cell": cell_backward}

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.facts import Stated
 
 
+_TRAINER: Final = "sets up trainings of transformers, whose kernels its configuration chooses"
+_TRAINERS: Final = "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on."
+_DRIVER: Final = "drives a server and a trainer of others, one after the other"
+_DRIVEN: Final = (
+    "Ask for its parts: vllm or sglang with --phase generate, pytorch-fsdp or megatron-core with --phase train."
+)
+_STARTER: Final = "starts another engine"
+_STARTED: Final = "Write the one that it starts: vllm, sglang or tensorrt-llm."
+_PACKER: Final = "packs weights; another stack runs them"
+_PACKED: Final = "Write the stack that runs them, with its precision: huggingface with nf4, vllm with int4."
 #: Stacks that people ask for and that have no file of facts -> why, and what to do instead.
 WITHOUT_FACTS: Final = {
     "mlx": (
@@ -45,14 +55,31 @@ WITHOUT_FACTS: Final = {
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
-    "axolotl": (
-        "sets up trainings of transformers, whose kernels its configuration chooses",
-        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    **dict.fromkeys(("axolotl", "llama-factory"), (_TRAINER, _TRAINERS)),
+    **dict.fromkeys(("verl", "openrlhf"), (_DRIVER, _DRIVEN)),
+    **dict.fromkeys(("dynamo", "nim", "deepspeed-mii"), (_STARTER, _STARTED)),
+    **dict.fromkeys(("bitsandbytes", "autogptq", "gptqmodel", "hqq"), (_PACKER, _PACKED)),
+    "torchtune": (
+        "trains PyTorch's own modules under FSDP, compiled where it is asked to",
+        "torchtitan is the same on several GPUs, pytorch-compile or pytorch-eager on one.",
     ),
-    "llama-factory": (
-        "sets up trainings of transformers, whose kernels its configuration chooses",
-        "Write huggingface, huggingface+liger or huggingface+unsloth, whichever it turns on.",
+    "ctranslate2": (
+        "has kernels of its own, which nobody has measured here",
+        "tensorrt-llm and vllm run the same models.",
     ),
+    "faster-whisper": ("runs CTranslate2, whose kernels nobody has measured here", "huggingface runs Whisper."),
+    "flexgen": (
+        "attends on the host's processors, which are not priced",
+        "Weights on the host whose layers are copied are --engine vllm --set parallel.offload.parameters=host.",
+    ),
+    "powerinfer": (
+        "computes on the host's processors what is rarely used, which is not priced",
+        "llama.cpp is what it began as.",
+    ),
+    "comfyui": ("runs PyTorch's modules in an order that its graph chooses", "diffusers-2024 runs the same models."),
+    "dgl": ("has kernels of graphs that nobody has measured here", "pytorch-eager runs gcn-ogbn-arxiv and its kin."),
+    "pyg": ("is a library on PyTorch", "pytorch-eager runs gcn-ogbn-arxiv and its kin."),
+    "torchrec": ("is a library on PyTorch", "pytorch-eager runs dlrm-dcnv2; --tables row deals its tables over GPUs."),
 }
 _SPELLINGS: Final = {
     "mlx-lm": "mlx",
@@ -65,6 +92,11 @@ _SPELLINGS: Final = {
     "liger-kernel": "liger",
     "openvino-genai": "openvino",
     "llamafactory": "llama-factory",
+    "nvidia-dynamo": "dynamo",
+    "mii": "deepspeed-mii",
+    "torch-geometric": "pyg",
+    "pytorch-geometric": "pyg",
+    "auto-gptq": "autogptq",
 }
 
 

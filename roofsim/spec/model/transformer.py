@@ -12,7 +12,7 @@ from roofsim.spec.strict import Strict
 from roofsim.symbols import kind_of
 from roofsim.units import humanize
 
-Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
+Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared", "xielu"]
 Normalization = Literal["layernorm", "rmsnorm"]
 
 
@@ -106,6 +106,10 @@ class DeltaNet(Strict):
     key_head_size: Size
     value_head_size: Size
     conv_kernel: Size = 4
+    apart: bool = Field(
+        default=False,
+        description="The gate and the two rates have projections of their own in the library's code (Qwen3.5); engines merge them.",
+    )
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
@@ -206,6 +210,10 @@ class DecoderModel(TransformerModel):
         default=None, description="num_shared_experts x expert_intermediate_size, if left out."
     )
     expert_intermediate_size: Size | None = Field(default=None, description="As intermediate_size, if left out.")
+    expert_latent_size: Size | None = Field(
+        default=None,
+        description="Width to which tokens are projected before their experts, and back from (Nemotron 3 Super).",
+    )
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
     expert_bias: bool = False
@@ -225,6 +233,11 @@ class DecoderModel(TransformerModel):
     qk_nope_head_size: Size | None = None
     qk_rope_head_size: Size | None = None
     value_head_size: Size | None = None
+    index_heads: Count = Field(
+        default=0, description="Heads of an indexer, whose scores choose the tokens that mla reads (DeepSeek-V3.2)."
+    )
+    index_head_size: Size | None = None
+    index_tokens: Size | None = Field(default=None, description="How many tokens each query reads of those before it.")
 
     @model_validator(mode="after")
     def _check_experts(self) -> Self:
@@ -249,6 +262,17 @@ class DecoderModel(TransformerModel):
             raise ValueError(
                 f"attention: mla rotates a part of each head: position_embedding rotary, not {self.position_embedding}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_index(self) -> Self:
+        given = (bool(self.index_heads), self.index_head_size is not None, self.index_tokens is not None)
+        if any(given) and not all(given):
+            raise ValueError("index_heads, index_head_size and index_tokens go together")
+        if any(given) and (self.attention != "mla" or self.q_lora_rank is None):
+            raise ValueError("index_heads goes with attention: mla and its q_lora_rank")
+        if self.index_head_size is not None and self.index_head_size < (self.qk_rope_head_size or 0):
+            raise ValueError("index_head_size is at least qk_rope_head_size, the part that is rotated")
         return self
 
     @model_validator(mode="after")
@@ -307,6 +331,11 @@ class DecoderModel(TransformerModel):
             caveats.append(
                 f"{names}: {humanize(2.0 * total, 'B', 3)} of weights in 16 bits take memory; what they compute of images is not "
                 "priced, and the tokens that images become belong to the prompt"
+            )
+        if self.index_tokens is not None:
+            caveats.append(
+                f"attention to {self.index_tokens} chosen tokens: no kernel of it was measured; it is priced as one that looks "
+                "back as far, and the scores of the choice in the type of the activations (engines run them in fp8)"
             )
         if self.delta_net is not None:
             caveats.append(

@@ -149,6 +149,9 @@ class ExpertsBlock(LayerBlock):
         default=None, description="num_shared_experts x expert_intermediate_size, if left out."
     )
     shared_expert_gate: bool = False
+    expert_latent_size: Amount | None = Field(
+        default=None, description="Width to which tokens are projected before their experts, and back from."
+    )
     gated_mlp: bool = True
     activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
     gate: Literal["plain", "clamped"] = "plain"
@@ -172,8 +175,9 @@ class ExpertsBlock(LayerBlock):
             raise WrongBlockError(f"{chosen} of {experts} experts", "experts_per_token")
         sizes.of(self.expert_intermediate_size, "expert_intermediate_size")
         sizes.of(self.num_shared_experts, "num_shared_experts", least=0)
-        if self.shared_expert_intermediate_size is not None:
-            sizes.of(self.shared_expert_intermediate_size, "shared_expert_intermediate_size")
+        for key in ("shared_expert_intermediate_size", "expert_latent_size"):
+            if getattr(self, key) is not None:
+                sizes.of(getattr(self, key), key)
         if self.router_groups is not None:
             divides(experts, sizes.of(self.router_groups, "router_groups"), "num_experts", "router_groups")
         return taken

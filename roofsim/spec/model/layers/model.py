@@ -98,10 +98,6 @@ class LayersModel(ModelSpec):
     def problems(self) -> list[Wrong]:
         """Return what is wrong with sizes and layers, each with its path: what no field can tell by itself."""
         if self.sampling is not None and self.inputs != "nodes":
-            return [
-                Wrong(("sampling",), f"sampling draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")
-            ]
-        if self.sampling is not None and self.inputs != "nodes":
             return [Wrong(("sampling",), f"it draws neighbours of nodes; inputs are {self.inputs}", "Leave it out.")]
         return self._wrong_layers()
 

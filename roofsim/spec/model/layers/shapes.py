@@ -64,6 +64,20 @@ class TransposeBlock(LayerBlock):
         return Form("maps", taken.width, len(self.extents or (1,)))
 
 
+class ShuffleBlock(LayerBlock):
+    """Channels dealt out anew, one of each group after the other (ShuffleNet, arXiv 1707.01083)."""
+
+    main: ClassVar[str] = "groups"
+
+    groups: Amount = 2
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return the same."""
+        wants(taken, "maps", what="shuffle")
+        divides(taken.width, sizes.of(self.groups, "groups"), "the number of channels", "groups")
+        return taken
+
+
 class SliceBlock(OfTokensBlock):
     """A part of what enters, shown without a copy: some of its tokens (or positions), or of its width."""
 

@@ -21,6 +21,7 @@ Word = Literal[
     "average_pool",
     "global_average",
     "upsample",
+    "shuffle",
     "transpose",
     "flatten",
     "mean",
@@ -127,6 +128,7 @@ class Step(Strict):
     squeeze_excite: blocks.SqueezeExciteBlock | Amount | None = None
     patches: shapes.PatchesBlock | None = None
     transpose: shapes.TransposeBlock | tuple[Amount, ...] | None = None
+    shuffle: shapes.ShuffleBlock | Amount | None = None
     slice: shapes.SliceBlock | Amount | None = None
     flatten: shapes.FlattenBlock | None = None
     fold: shapes.FoldBlock | Amount | None = None
@@ -239,6 +241,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "squeeze_excite": blocks.SqueezeExciteBlock,
     "patches": shapes.PatchesBlock,
     "transpose": shapes.TransposeBlock,
+    "shuffle": shapes.ShuffleBlock,
     "slice": shapes.SliceBlock,
     "flatten": shapes.FlattenBlock,
     "fold": shapes.FoldBlock,
