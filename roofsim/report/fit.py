@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT
+from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT, missing_there
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
@@ -88,6 +88,10 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
 def verdict(base: Attempt) -> str:
     """Say whether it fits, and what is left or missing."""
     taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"
+    elsewhere = missing_there(base.missing_off_device)
+    if elsewhere:
+        lacks = f"{words.gibibytes(base.shortfall)} missing, and " if base.shortfall else ""
+        return f"does NOT fit: {taken}, {lacks}{elsewhere}"
     if base.verdict == DOES_NOT_FIT:
         return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
     spare = base.capacity - base.memory
