@@ -162,7 +162,11 @@ def _width(name: str) -> float:
 
 def _why(candidate: Candidate, jobs: Sequence[Job], gain: Gain) -> str:
     """Say who has it, and what else it changes: number formats that are others, or more work per step."""
-    parts = [candidate.origin or (mostly(jobs, gain) if candidate.group == "engine" else "")]
+    lacking = any(not job.asking.before.memory.fits for job in jobs)
+    parts = [
+        "makes it fit" if lacking else "",
+        candidate.origin or (mostly(jobs, gain) if candidate.group == "engine" else ""),
+    ]
     for job, outcome in zip(jobs, gain.outcomes, strict=True):
         if outcome is None or outcome.result is None:
             continue

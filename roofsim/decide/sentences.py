@@ -22,7 +22,7 @@ _SHOWN_FROM: Final = 1e-3
 _HEADS: Final = {"memory_bandwidth": "Bandwidth", "tensor_flops": "Compute"}
 
 
-def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
+def bandwidth_or_compute(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
     """Return whether bandwidth or compute is the cheaper way to one percent more speed, or that neither is one.
 
     Parameters
@@ -87,7 +87,7 @@ def real_step(cards: Sequence[Advice]) -> str:
     steps = {
         one.change: one
         for one in cards
-        if one.kind == "card" and one.usd is not None and one.comparable and one.gain > 0.0
+        if one.kind == "card" and one.usd is not None and one.comparable and (one.interval or (one.gain,))[0] > 0.0
     }
     if not steps:
         return ""

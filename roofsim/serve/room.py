@@ -167,7 +167,7 @@ def _fixed(
 ) -> tuple[float, float, OffDevice, dict[str, float], tuple[str, ...], tuple[float, float]]:
     """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
-    Then what a node lacks there. Notes say whether the host holds that; the last are the bytes by which the step's interval lies below and above.
+    Then what a node lacks there, and notes on it; the last are the bytes by which the step's interval lies below and above.
     """
     largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
