@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_told_so_first():
 
 
 def test_what_makes_it_fit_is_named_and_exact_changes_come_first():
-    asking = Asking(load_scenario("gpt2-774m", {"gpu": "rtx3080", "precision": "bf16", "micro_batch_size": 1}))
+    asking = Asking(load_scenario("gpt2-774m", {"gpu": "rtx3080", "precision": "bf16", "micro_batch_size": 8}))
     assert not asking.before.memory.fits
     held = sure(fitting([Job(name="gpt2-774m", command="gpt2-774m --gpu rtx3080", asking=asking, share=1.0)]))
     for one in held.same:
