@@ -264,7 +264,7 @@ def test_what_makes_it_fit_is_named_and_exact_changes_come_first():
     for one in held.same:
         assert one.decided
         assert one.why.startswith("makes it fit: ")
-        assert asking.outcome(read_changes(one.change)).result.memory.fits
+        assert sure(asking.outcome(read_changes(one.change)).result).memory.fits
     said = held.sentence(held.same, held.other)
     exact = [one for one in held.same if "changes what is computed" not in one.why] or held.same
     best = max(exact, key=lambda one: one.gain)
