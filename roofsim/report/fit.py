@@ -102,6 +102,12 @@ def verdict(base: Attempt) -> str:
 
 
 def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
+    """Return the largest size that fits, in words; where places beyond the device lack room, of the device alone."""
+    said = _largest_of(fit, size, certificate)
+    return f"on the device alone, {said}" if any(fit.base.missing_off_device.values()) else said
+
+
+def _largest_of(fit: Fit, size: str, certificate: Certificate) -> str:
     serves = fit.resolved.workload.phase != "train"
     batch = size in ("micro_batch_size", "batch_size")
     replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1

@@ -16,6 +16,7 @@ from roofsim.spec import catalog
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
+from tests.surely import sure
 
 TRAIN: dict[str, Any] = {
     "model": "gpt2-124m",
@@ -211,6 +212,10 @@ def test_no_verb_says_that_it_fits_where_a_place_is_too_small() -> None:
     fit = roofsim.fit(TRAIN, **small)
     assert any(said in note for note in fit.notes)
     assert not fit.base.fits
+    (kept,) = [one for one in sure(fit.remedies).same if one.flags() == "--set parallel.offload.optimizer_state=none"]
+    assert kept.attempt.fits
+    spoken = small | {"parallel.offload": "optimizer_state=host"}
+    assert kept.flags() in {one.flags() for one in sure(roofsim.fit(TRAIN, **spoken).remedies).same}
     assert said in str(roofsim.memory(TRAIN, **small))
     assert "does NOT fit" in str(roofsim.memory(TRAIN, **small))
     fixed = ["parallel.sharding", "workload.recompute", "workload.micro_batch_size"]
