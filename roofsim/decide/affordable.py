@@ -123,9 +123,13 @@ def _open(rows: Sequence[Mapping[str, Any]], _: str, counts: Sequence[int], purs
 
 
 def _work(row: Mapping[str, Any], purse: Purse) -> float:
-    """Return what a row does in the days that the money rents it for, in steps of one GPU."""
-    count = int(row["hardware.gpus"])
-    return purse.days_of(row["hardware.gpu"], count) * count / float(row["step_time"])
+    """Return what a row does in the days that the money rents it for, at its rate of a second."""
+    return purse.days_of(row["hardware.gpu"], int(row["hardware.gpus"])) * _rate(row)
+
+
+def _rate(row: Mapping[str, Any]) -> float:
+    """Return the tokens per second of all GPUs together; samples, where there are no tokens."""
+    return float(row["throughput.tokens_per_second"] or row["throughput.samples_per_second"])
 
 
 def _bound(rows: Sequence[Mapping[str, Any]], count: int, purse: Purse) -> float:
@@ -137,8 +141,9 @@ def _bound(rows: Sequence[Mapping[str, Any]], count: int, purse: Purse) -> float
     largest = max(rows, key=lambda row: int(row["hardware.gpus"]))
     step, more = float(largest["step_time"]), count > int(largest["hardware.gpus"])
     shrinking = ("time.optimizer",) if more else ("time.optimizer", "time.exposed_communication", "time.bubble")
-    ideal = step - sum(float(largest[name] or 0.0) for name in shrinking)
-    return purse.days_of(largest["hardware.gpu"], count) * count / max(ideal, _LEAST * step)
+    left = 1.0 - sum(float(largest[name] or 0.0) for name in shrinking) / step
+    each = _rate(largest) / int(largest["hardware.gpus"]) / max(left, _LEAST)
+    return purse.days_of(largest["hardware.gpu"], count) * count * each
 
 
 def _as_is_and_sharded(

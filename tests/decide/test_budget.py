@@ -70,13 +70,17 @@ def test_the_work_is_that_of_a_run():
     assert one.work == pytest.approx(sure(result.throughput["samples_per_second"]) * one.days * 86400, rel=1e-6)
 
 
-@pytest.mark.parametrize("usd", [20, 300, 1e5])
-def test_numbers_that_are_not_priced_would_do_no_more(usd):
-    answer = bought(usd, 3, gpu=["h100", "a100", "rtx4090"], most=8)
+@pytest.mark.parametrize(("usd", "stated"), [(20, {}), (300, {}), (1e5, {}), (300, {"global_batch_size": 512})])
+def test_numbers_that_are_not_priced_would_do_no_more(usd, stated):
+    answer = bought(usd, 3, gpu=["h100", "a100", "rtx4090"], most=8, **stated)
     counts = [1, 2, 4, 8]
     for one in answer.cards:
         table = roofsim.sweep(
-            "resnet18", {"hardware.gpu": [one.gpu], "hardware.gpus": counts}, batch_size=64, precision="bf16-amp"
+            "resnet18",
+            {"hardware.gpu": [one.gpu], "hardware.gpus": counts},
+            batch_size=64,
+            precision="bf16-amp",
+            **stated,
         )
         hourly = one.usd / one.days / 24 / one.gpus
         most = max(
