@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.verdicts import missing_there
 from roofsim.api import resolve_document
 from roofsim.decide.advice import Advice, advice_of
 from roofsim.decide.candidates import written
@@ -47,13 +49,14 @@ class Fitting:
         """Return that it does not fit, and the fastest way to make it fit; of all that is proposed for free and to buy."""
         memory = self.job.asking.before.memory
         taken = f"it needs {binary_bytes(float(memory.device_total))} of {binary_bytes(float(memory.capacity))}"
-        said = f"Memory first: {self.job.name} does not fit, {taken}. "
+        elsewhere = missing_there(memory.missing_off_device)
+        said = f"Memory first: {self.job.name} does not fit, {elsewhere or taken}. "
         best = max(free, key=lambda one: (not _computes_otherwise(one), one.gain), default=None)
         if best is not None:
             pace = f"at {1.0 + best.gain:.2f} times the speed that it would have with enough memory"
             more = f"`roofsim fit {self.job.command}` lists more"
             return f"{said}{best.change} makes it fit on this hardware, {pace}; {more}. "
-        best = max(buy, key=lambda one: -(one.usd or 0.0), default=None)
+        best = min(buy, key=lambda one: math.inf if one.usd is None else one.usd, default=None)
         if best is not None:
             return f"{said}Nothing that was tried makes it fit on this hardware; {best.change} does. "
         search = f"`roofsim fit {self.job.name} --fewest gpus --gpu h100` finds the fewest of a card that do"
