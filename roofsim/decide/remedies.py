@@ -54,7 +54,8 @@ class Fitting:
         best = max(free, key=lambda one: (not _computes_otherwise(one), one.gain), default=None)
         if best is not None:
             pace = f"at {1.0 + best.gain:.2f} times the speed that it would have with enough memory"
-            more = f"`roofsim fit {self.job.command}` lists more"
+            command = self.job.command.replace(" --base ", " --set ")  # as `fit` calls it
+            more = f"`roofsim fit {command}` lists more"
             return f"{said}{best.change} makes it fit on this hardware, {pace}; {more}. "
         best = min(buy, key=lambda one: math.inf if one.usd is None else one.usd, default=None)
         if best is not None:
