@@ -70,6 +70,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/budget.py": {"MOST", "_MORE", "_NAMED"},
     "decide/measurement.py": {"_STANDS_OUT"},
     "decide/remedies.py": {"_SAME", "_OTHER"},
+    "decide/sentences.py": {"_NOTICED", "_SHOWN_FROM"},
     "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
     "decide/power.py": {"_AS_FAST", "_HALVINGS", "_LIMITS"},
     "report/power.py": {"_NOTHING"},
