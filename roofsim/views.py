@@ -178,6 +178,7 @@ class MemoryLedger(Table, Drawn):
             "shortfall", "peak_op", "peak_phase", "components", "off_device",
         )  # fmt: skip
         row = {name: getattr(self.ledger, name) for name in fields}
+        row["off_device_missing"] = self.ledger.missing_off_device
         row["peak"] = row["device_total"]
         row["intervals"] = memory_intervals(self.ledger, self.evaluation.resolved)
         row["phase_peaks"] = self.evaluation.profiles[0].phase_peaks

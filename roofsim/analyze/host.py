@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.evaluate import host_path_of
 from roofsim.memory.off_device import off_device_bytes
-from roofsim.numeric import Real, is_scalar, minimum, real
+from roofsim.numeric import Real, is_scalar, maximum, minimum, real
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.offload import HOST, TIERS
 from roofsim.units import humanize
@@ -55,6 +55,16 @@ def on_node(evaluation: Unpriced, off_device: OffDevice, place: str = HOST) -> R
     return total * minimum(ranks, real(evaluation.resolved.system.gpus_per_node))
 
 
+def missing_off_device(evaluation: Unpriced, off_device: OffDevice) -> dict[str, Real]:
+    """Return the bytes that a node lacks in each place beyond the device whose size is stated: 0 where it holds what goes there."""
+    system, missing = evaluation.resolved.system, {}
+    for place in off_device:
+        has = _capacity(system, TIERS[place].capacity)
+        if has is not None:
+            missing[place] = maximum(on_node(evaluation, off_device, place) - has, 0.0)
+    return missing
+
+
 def host_notes(evaluation: Unpriced, off_device: OffDevice) -> list[str]:
     """Say where a place does not hold what is offloaded to it, or where nobody states how large it is."""
     notes, system = [], evaluation.resolved.system
@@ -67,7 +77,7 @@ def host_notes(evaluation: Unpriced, off_device: OffDevice) -> list[str]:
             notes.append(
                 f"system {system.name} does not state {tier.capacity}, so it is unknown whether the {shown} offloaded per node fit"
             )
-        elif float(needed) > float(has):
+        elif is_scalar(has) and float(needed) > float(has):
             named = tier.capacity.replace(".memory", " memory").replace(".capacity", "").replace("_", " ")
             notes.append(
                 f"{named} of {system.name} ({humanize(float(has), 'B', 3)}) cannot hold the {shown} that are offloaded"
@@ -75,12 +85,12 @@ def host_notes(evaluation: Unpriced, off_device: OffDevice) -> list[str]:
     return notes
 
 
-def _capacity(system: System, key: str) -> float | None:
+def _capacity(system: System, key: str) -> Real | None:
     """Return the bytes that a system states under a key; None where it does not."""
     value: Any = system
     for part in key.split("."):
         value = None if value is None else getattr(value, part)
-    return None if value is None else float(np.max(value))
+    return None if value is None else real(value)
 
 
 def ways_of(evaluation: Unpriced, off_device: OffDevice) -> dict[str, dict[str, dict[str, Real]]]:

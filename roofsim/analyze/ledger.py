@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.host import last_of, off_device_of, ways_of
+from roofsim.analyze.host import last_of, missing_off_device, off_device_of, ways_of
 from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
@@ -74,7 +74,12 @@ def memory_of(evaluation: Unpriced) -> Memory:
     )
     if places(resolved.parallel.offload):
         there = off_device_of(evaluation)
-        memory = replace(memory, off_device=there, ways=ways_of(evaluation, there))
+        memory = replace(
+            memory,
+            off_device=there,
+            ways=ways_of(evaluation, there),
+            missing_off_device=missing_off_device(evaluation, there),
+        )
     return replace(memory, interval=memory_intervals(memory, resolved)["device_total"])
 
 

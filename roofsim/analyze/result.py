@@ -8,6 +8,7 @@ import numpy as np
 
 from roofsim.analyze.printed import Drawn
 from roofsim.analyze.verdicts import chance_below, room_verdict
+from roofsim.numeric import where
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -37,26 +38,36 @@ class Memory:
     """What one GPU keeps off the device: place (host, cxl, nvme, nvmeof) -> part -> bytes."""
     ways: dict[str, dict[str, dict[str, Real]]] = field(default_factory=dict)
     """Bytes per second of one GPU on the way to each of these places: place -> from_host, to_host -> link."""
+    missing_off_device: dict[str, Real] = field(default_factory=dict)
+    """Bytes that a node lacks in each of these places whose size is stated; 0 where it holds what goes there."""
     interval: tuple[Any, Any] | None = None
 
     @property
     def fits(self) -> Any:
-        """Whether the peak is within the capacity (a bool, or an array of them)."""
-        return self.device_total <= self.capacity
+        """Whether the peak is within the capacity, and places beyond the device hold what goes there (a bool, or an array)."""
+        room: Any = self.device_total <= self.capacity
+        for missing in self.missing_off_device.values():
+            room = room & (missing <= 0.0)
+        return room
 
     @property
     def verdict(self) -> Any:
         """Return ``fits``, ``tight`` where the capacity lies inside the interval, or ``does_not_fit``; or an array of these."""
-        return room_verdict(self.interval, self.device_total, self.capacity)
+        return room_verdict(self.interval, self.device_total, self.capacity, *self.missing_off_device.values())
 
     @property
     def fit_probability(self) -> Any:
         """The probability that the peak is within the capacity, or an array of it; None without an interval."""
-        return None if self.interval is None else chance_below(self.capacity, self.device_total, self.interval)
+        if self.interval is None:
+            return None
+        chance = chance_below(self.capacity, self.device_total, self.interval)
+        for missing in self.missing_off_device.values():
+            chance = where(missing > 0.0, 0.0, chance)
+        return chance
 
     @property
     def shortfall(self) -> Real:
-        """Bytes that are missing; 0 where it fits."""
+        """Bytes that are missing on the device; 0 where it fits there."""
         missing = np.maximum(np.asarray(self.device_total) - np.asarray(self.capacity), 0.0)
         return float(missing) if missing.ndim == 0 else missing
 
@@ -147,7 +158,8 @@ class Result(Drawn):
                 "components": memory.components,
             }
             | ({"off_device": memory.off_device} if memory.off_device else {})
-            | ({"off_device_ways": memory.ways} if memory.ways else {}),
+            | ({"off_device_ways": memory.ways} if memory.ways else {})
+            | ({"off_device_missing": memory.missing_off_device} if memory.missing_off_device else {}),
             "elasticity": self.elasticity,
             "cost": self.cost,
             "warnings": self.warnings,

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from roofsim.numeric import is_scalar
+from roofsim.units import binary_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.numeric import Real
 
     Ends = tuple[Any, Any]
@@ -27,7 +30,7 @@ SLOWER: Final = "slower"
 _END: Final = 1.2815515655446004
 
 
-def room_verdict(interval: Ends | None, peak: Real, capacity: Real) -> Any:
+def room_verdict(interval: Ends | None, peak: Real, capacity: Real, *missing: Real) -> Any:
     """Say whether bytes fit: ``fits``, ``tight`` where the capacity lies inside the interval, ``does_not_fit``.
 
     Parameters
@@ -36,6 +39,8 @@ def room_verdict(interval: Ends | None, peak: Real, capacity: Real) -> Any:
         Ends of the 80 % interval of the peak, in bytes; None: the peak alone decides.
     peak, capacity
         Bytes; numbers or arrays.
+    missing
+        Bytes that places beyond the device lack: any, and it does not fit.
 
     Returns
     -------
@@ -43,10 +48,27 @@ def room_verdict(interval: Ends | None, peak: Real, capacity: Real) -> Any:
         One code, or an array of codes.
     """
     low, high = (peak, peak) if interval is None else interval
-    if is_scalar(low, high, capacity):
+    if is_scalar(low, high, capacity, *missing):
+        if any(float(one) > 0.0 for one in missing):
+            return DOES_NOT_FIT
         return FITS if high <= capacity else DOES_NOT_FIT if low > capacity else TIGHT
     codes = np.where(np.asarray(low) > capacity, DOES_NOT_FIT, TIGHT)
-    return np.where(np.asarray(high) <= capacity, FITS, codes).astype(object)
+    codes = np.where(np.asarray(high) <= capacity, FITS, codes)
+    for one in missing:
+        codes = np.where(np.asarray(one) > 0.0, DOES_NOT_FIT, codes)
+    return codes.astype(object)
+
+
+def missing_there(missing: Mapping[str, Real]) -> str:
+    """Say what places beyond the device lack, place -> bytes of a node; nothing where they hold what goes there."""
+    from roofsim.spec.scenario.offload import TIERS  # nothing is offloaded in most answers
+
+    short = [
+        f"{binary_bytes(float(amount))} missing {TIERS[place].words}"
+        for place, amount in missing.items()
+        if float(amount) > 0.0
+    ]
+    return f"{' and '.join(short)} of each node" if short else ""
 
 
 def chance_below(limit: Real, middle: Real, interval: Ends) -> Any:

@@ -10,12 +10,12 @@ from roofsim.decide.jobs import Job
 from roofsim.decide.market import market_of
 from roofsim.decide.prices import Marginal, marginals
 from roofsim.decide.purchases import purchases
-from roofsim.decide.sentences import real_step, units_first, verdict
+from roofsim.decide.remedies import fitting
+from roofsim.decide.sentences import bandwidth_or_compute, real_step, units_first
 from roofsim.decide.whatif import Asking
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
 from roofsim.spec.scenario.document import load_scenario
-from roofsim.units import binary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -158,36 +158,39 @@ def advise_documents(
     costs = marginals(jobs, elasticity, market)
     free, tried = free_changes(jobs, progress)
     bought = purchases(jobs, elasticity)
-    limits = _limits(jobs)
+    limits, held = _limits(jobs), fitting(jobs)
+    free, worth = [*free], [*bought.worth]
+    verdict = _verdict(limits, elasticity, costs) + real_step([one for one in worth if one.decided])
+    if held is not None:
+        free, worth = _with(free, held.same), _with(worth, held.other)
+        sure = [one for one in worth if one.decided]
+        memory = held.sentence([one for one in free if one.decided], sure)
+        verdict = f"{memory}With enough memory: {verdict}" if free or sure else memory
     return Advised(
         jobs=jobs,
-        verdict=_verdict(jobs, limits, elasticity, costs) + real_step([one for one in bought.worth if one.decided]),
+        verdict=verdict,
         limits=limits,
         elasticity=elasticity,
         market=market,
         marginals=costs,
         free=tuple(one for one in free if one.decided),
-        buy=tuple(one for one in bought.worth if one.decided),
-        not_worth=bought.not_worth,
-        undecided=tuple(one for one in (*free, *bought.worth) if not one.decided),
+        buy=tuple(one for one in worth if one.decided),
+        not_worth=bought.not_worth if held is None or free or worth else (),
+        undecided=tuple(one for one in (*free, *worth) if not one.decided),
         tried=tried + bought.tried,
     )
 
 
-def _verdict(
-    jobs: Sequence[Job], limits: dict[str, float], elasticity: dict[str, float], costs: Sequence[Marginal]
-) -> str:
-    """Return the first sentence; before it, of what does not fit, that it does not."""
-    lacking = [job for job in jobs if not bool(job.asking.before.memory.fits)]
-    said, before = verdict(limits, costs), units_first(elasticity, costs)
-    if before:
-        said = f"{before}{said[:1].lower()}{said[1:]}"
-    if not lacking:
-        return said
-    memory = lacking[0].asking.before.memory
-    missing = f"it needs {binary_bytes(float(memory.device_total))} of {binary_bytes(float(memory.capacity))}"
-    hint = f"`roofsim fit {lacking[0].command}` lists what makes it fit"
-    return f"Memory first: {lacking[0].name} does not fit, {missing}; {hint}. With enough memory: {said}"
+def _verdict(limits: dict[str, float], elasticity: dict[str, float], costs: Sequence[Marginal]) -> str:
+    """Return the first sentence."""
+    said, before = bandwidth_or_compute(limits, costs), units_first(elasticity, costs)
+    return f"{before}{said[:1].lower()}{said[1:]}" if before else said
+
+
+def _with(every: Sequence[Advice], more: Sequence[Advice]) -> list[Advice]:
+    """Return advice with more of it: what stands in both once, those that gain most first."""
+    known = {one.change for one in every}
+    return sorted([*every, *(one for one in more if one.change not in known)], key=lambda one: -one.gain)
 
 
 def _shares(weights: Sequence[float] | None, jobs: int) -> list[float]:

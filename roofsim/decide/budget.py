@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
-from roofsim.api import answer, import_model
+from roofsim.decide.affordable import HOURS, Purse, affordable, priced_rows, within_reach
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.decide.cards import left_out, of_any_card
-from roofsim.decide.lowest import lowest_price, price_of
+from roofsim.decide.lowest import price_of
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
@@ -27,19 +26,12 @@ if TYPE_CHECKING:
     from roofsim.spec.scenario.workload import Scenario
 
 SCHEMA: Final = "roofsim/budget/1"
-_HOURS: Final = 24.0
 #: GPUs that are tried at most, where nothing else is said.
 MOST: Final = 1024
 #: Times as many GPUs on which larger models are tried.
 _MORE: Final = 4
-_FIGURES: Final = (
-    "step_time",
-    "step_time_interval",
-    "throughput.tokens_per_second",
-    "throughput.samples_per_second",
-    "memory.fits",
-    "parameters.total",
-)
+#: Cards that a note names.
+_NAMED: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +197,8 @@ def budget_document(
     names = _names(cards)
     priced = [name for name in names if price_of(name) is not None]
     refused = {name: "no price of an hour is known" for name in names if name not in priced}
-    rows = _rows(document, priced, _counts(priced, money, most))
+    counts, alone = within_reach(document, {name: affordable(name, money, most) for name in priced})
+    rows = priced_rows(document, priced, counts, Purse(usd=money, days=time))
     if not rows:
         raise SpecError(Problem("no card runs this within the budget", hint="Name cards: --gpu h100,a100."))
     counted = "tokens" if rows[0]["throughput.tokens_per_second"] else "samples"
@@ -229,8 +222,20 @@ def budget_document(
         assumptions=() if largest is None else (ratio,),
         notes=(
             *left_out(dropped),
+            *_of_one_node(alone, {one.gpu for one in bought}),
             "failures, checkpoints and evaluations are not counted: `roofsim run --tokens` does",
         ),
+    )
+
+
+def _of_one_node(alone: Sequence[str], shown: Iterable[str]) -> tuple[str, ...]:
+    """Return the note about cards that are tried in one node alone; nothing where there are none."""
+    named = [name for name in alone if name in shown]
+    if not named:
+        return ()
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return (
+        f"{', '.join(named[:_NAMED])}{more}: no more than one node of each is tried, as no network between such nodes is known",
     )
 
 
@@ -244,45 +249,6 @@ def _names(cards: Iterable[str] | str | None) -> list[str]:
                 Problem(f"expected the name of a card, without a number; got {entry.text[:60]!r}", Place("--gpu"))
             )
     return list(dict.fromkeys(entry.name for entry in entries))
-
-
-def _counts(names: Sequence[str], usd: float, most: int) -> dict[str, list[int]]:
-    """Return card -> powers of two that the money rents for a day at least; one GPU in any case."""
-    counts = {}
-    for name in names:
-        affordable = max(1.0, usd / (_HOURS * lowest_price(name)))
-        counts[name] = [2**power for power in range(int(math.log2(max(most, 1))) + 1) if 2**power <= affordable]
-    return counts
-
-
-def _rows(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
-    """Return a row for each card and number.
-
-    Of cards on which some do not fit, everything sharded is tried as well, where the scenario says nothing of sharding.
-    """
-    rows = _swept(document, names, counts)
-    if document.states("parallel", "sharding") or _phase(document) != "train":
-        return rows
-    again = [name for name in names if not all(row["memory.fits"] for row in rows if row["hardware.gpu"] == name)]
-    sharded = with_override(document, "parallel.sharding", "full", "budget")
-    return rows + [row | {"sharding": "full"} for row in _swept(sharded, again, counts)]
-
-
-def _swept(document: Document, names: Sequence[str], counts: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
-    from roofsim.search.sweep import sweep_document
-
-    rows: list[dict[str, Any]] = []
-    for some in sorted({tuple(counts[name]) for name in names}):
-        alike = [name for name in names if tuple(counts[name]) == some]
-        axes: dict[str, list[Any]] = {"hardware.gpu": alike, "hardware.gpus": list(some)}
-        try:
-            table = sweep_document(document, axes, answer, import_model, figures=_FIGURES)
-        except (SpecError, NoDataError):
-            if len(names) == 1:
-                raise
-            continue
-        rows += [row for row in table.to_rows() if row["feasible"]]
-    return rows
 
 
 def _best_of_each(
@@ -309,9 +275,9 @@ def _bought(row: Mapping[str, Any], usd: float, days: float, counted: str) -> Bo
     price = price_of(row["hardware.gpu"])
     assert price is not None
     rate, hourly = float(row[f"throughput.{counted}_per_second"]), price[0] * int(row["hardware.gpus"])
-    affordable = usd / hourly / _HOURS
+    affordable = usd / hourly / HOURS
     spent = min(days, affordable)
-    work = rate * spent * _HOURS * SECONDS_PER_HOUR
+    work = rate * spent * HOURS * SECONDS_PER_HOUR
     low, high = (float(end) for end in row["step_time_interval"] or (row["step_time"], row["step_time"]))
     step = float(row["step_time"])
     return Bought(
@@ -322,7 +288,7 @@ def _bought(row: Mapping[str, Any], usd: float, days: float, counted: str) -> Bo
         work_low=work * step / high,
         work_high=work * step / low,
         days=spent,
-        usd=spent * _HOURS * hourly,
+        usd=spent * HOURS * hourly,
         limited_by="usd" if affordable < days else "days",
         usd_per_million=hourly / SECONDS_PER_HOUR / rate * MILLION,
         price=price[1],
@@ -338,14 +304,13 @@ def _largest(
     Larger ones are tried on as many GPUs and on up to four times as many, which have room for more.
     """
     names, cards = _family(_model_name(document)), [best.gpu]
-    counts = {
-        best.gpu: [each for each in _counts(cards, usd, most)[best.gpu] if best.gpus <= each <= _MORE * best.gpus]
-    }
+    more = [each for each in affordable(best.gpu, usd, most) if best.gpus <= each <= _MORE * best.gpus]
+    counts, _ = within_reach(document, {best.gpu: more})
     tried: list[tuple[float, str, Bought]] = []
     for name in names:
         other = with_override(document, "model", name, "budget")
         try:
-            rows = _rows(other, cards, counts)
+            rows = priced_rows(other, cards, counts, Purse(usd=usd, days=days))
         except (SpecError, NoDataError):
             continue
         best_of = _best_of_each(rows, usd, days, "tokens", cards, {})
@@ -380,8 +345,3 @@ def _model_name(document: Document) -> str:
         return catalog.resolve_name("model", model)
     except SpecError:
         return model
-
-
-def _phase(document: Document) -> str:
-    workload = document.data.get("workload") or {}
-    return str(workload.get("phase") or "train")

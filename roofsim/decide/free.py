@@ -9,6 +9,7 @@ from roofsim.decide.advice import LEAST, Advice, advice_of
 from roofsim.decide.candidates import Candidate, candidates
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import Job, gain_of, mixed, pace_of
+from roofsim.decide.measurement import mostly
 from roofsim.errors import NoDataError, SpecError
 from roofsim.graph.tensor import DTYPES
 from roofsim.plans import planning_tools
@@ -82,10 +83,13 @@ def _screened(jobs: Sequence[Job], candidate: Candidate) -> float | None:
 def misleads(candidate: Candidate, job: Job, evaluation: Evaluation) -> bool:
     """Tell whether a scenario warns of a change: that copies of tables drift apart, that a key does nothing.
 
-    What engines say of number formats, theirs and others, is known when they are chosen.
+    What engines say of number formats is known when they are chosen; those of which nobody states that they load the weights,
+    where the scenario's own does, are no advice.
     """
     if candidate.group in ("engine", "precision"):
-        return False
+        own, other = job.asking.evaluation.resolved, evaluation.resolved
+        unstated = own.engine.precision.formats is not None and other.engine.precision.formats is None
+        return bool(candidate.group == "engine" and own.precision.weights and unstated)
     return bool(set(evaluation.resolved.warnings) - set(job.asking.evaluation.resolved.warnings))
 
 
@@ -158,7 +162,11 @@ def _width(name: str) -> float:
 
 def _why(candidate: Candidate, jobs: Sequence[Job], gain: Gain) -> str:
     """Say who has it, and what else it changes: number formats that are others, or more work per step."""
-    parts = [candidate.origin]
+    lacking = any(not job.asking.before.memory.fits for job in jobs)
+    parts = [
+        "makes it fit" if lacking else "",
+        candidate.origin or (mostly(jobs, gain) if candidate.group == "engine" else ""),
+    ]
     for job, outcome in zip(jobs, gain.outcomes, strict=True):
         if outcome is None or outcome.result is None:
             continue

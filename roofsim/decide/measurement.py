@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: How a wait is called in tables of ops -> how `--for` calls it.
 _WAITS: Final = {WAIT_NAMES[name][0]: LAUNCHES for name in ("launches", "between_passes")}
+#: Share of a difference from which on a cause is named as where most of it is.
+_STANDS_OUT: Final = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,20 +40,35 @@ class Measurement:
 
 def measurement(jobs: Sequence[Job], gain: Gain, change: str) -> Measurement:
     """Return the measurement that would decide on a change, as ``--set`` takes it: of the ops that most of the difference is in."""
-    weighed = [
+    weighed = _weighed(jobs, gain)
+    if not weighed:
+        return Measurement(what="a step of each")
+    part, cause, job, outcome = weighed[0]
+    assert outcome.result is not None
+    card, own = outcome.result.scenario["hardware"]["gpu"], job.asking.before.scenario["hardware"]["gpu"]
+    where = "" if card == own else f" on {card}"
+    what = f"{cause}{where} ({100.0 * part:.0f} % of the difference)"
+    return Measurement(what=what, command=_command(job, outcome, change, _WAITS.get(cause, cause)))
+
+
+def mostly(jobs: Sequence[Job], gain: Gain) -> str:
+    """Return which ops or which wait most of a difference is in, in words; nothing where none stands out."""
+    weighed = _weighed(jobs, gain)
+    if not weighed or weighed[0][0] < _STANDS_OUT:
+        return ""
+    return f"{100.0 * weighed[0][0]:.0f} % of the difference: {weighed[0][1]}"
+
+
+def _weighed(jobs: Sequence[Job], gain: Gain) -> list[tuple[float, str, Job, ChangedScenario]]:
+    """Return the share of each cause of a difference, its name, the job and what became of it; the largest first."""
+    parts = [
         (abs(cause.seconds) / float(job.asking.before.step_time) * job.share, cause.cause, job, outcome)
         for job, outcome in zip(jobs, gain.outcomes, strict=True)
         if outcome is not None
         for cause in outcome.by.get("ops", ())
     ]
-    if not weighed:
-        return Measurement(what="a step of each")
-    whole = sum(part for part, *_ in weighed) or 1.0
-    part, cause, job, outcome = max(weighed, key=lambda one: one[0])
-    assert outcome.result is not None
-    card = outcome.result.scenario["hardware"]["gpu"]
-    what = f"{cause} on {card} ({100.0 * part / whole:.0f} % of the difference)"
-    return Measurement(what=what, command=_command(job, outcome, change, _WAITS.get(cause, cause)))
+    whole = sum(part for part, *_ in parts) or 1.0
+    return sorted(((part / whole, *others) for part, *others in parts), key=lambda one: -one[0])  # type: ignore[misc]
 
 
 def _command(job: Job, outcome: ChangedScenario, change: str, name: str) -> str | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: A card has more of a resource from this factor on.
 _MORE: Final = 1.1
+_CHEAPEST: Final = "the cheapest of the "
 #: What money buys: the rate that is scaled, the key of the scenario that states it.
 _RATES: Final = {
     "memory_bandwidth": "memory.bandwidth",
@@ -105,38 +106,80 @@ def _amounts(jobs: Sequence[Job]) -> dict[str, Callable[[Gpu], float]]:
 
 
 def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Advice]]:
-    """Return the real cards to buy, and the dear ones with more of what the mix does not need."""
+    """Return the real cards to buy, and the dear ones with more of what the mix does not need.
+
+    Where a job does not fit now, every card that holds it may be bought, faster or not.
+    """
     own = jobs[0].asking.evaluation.resolved.gpu
     gpus = {name: validate(Gpu, catalog.load("gpu", name)) for name in cards.ratio if name != own.name}
-    faster = [name for name in gpus if cards.ratio[name] >= 1.0 + LEAST]
-    before = jobs[0].asking.before
-    now, here = before.cost["usd_per_hour"], _market(before.cost.get)
-    reasons, poor = _Reasons(), _Reasons()
+    lacking = any(not job.asking.before.memory.fits for job in jobs)
+    more = {}
     for resource, amount in _amounts(jobs).items():
         have = amount(own)
-        more = {name: amount(gpu) / have for name, gpu in gpus.items() if have and amount(gpu) >= _MORE * have}
-        if resource != "memory_capacity" or not before.memory.fits:
-            best = {name: (cards.market[name] != here, *_by_price(cards, name)) for name in faster if name in more}
-            for name in reasons.least(best):
-                reasons.add(name, f"the cheapest of the faster cards with more {_WORDS[resource]} ({more[name]:.3g}x)")
-        dear = [name for name in more if now is not None and (cards.hourly[name] or 0.0) > float(now)]
-        hardly = {name: cards.hourly[name] or 0.0 for name in dear if cards.ratio[name] < 1.0 + IDLE}
-        for name in poor.least(hardly):
-            poor.add(name, resource)
-    cost = {name: cards.cost(name, now) or 0.0 for name in faster if cards.hourly[name] is not None}
-    for name in reasons.least({name: value for name, value in cost.items() if cards.market[name] == here}):
-        reasons.add(name, "the least dollars per unit")
-    for name in reasons.least(cost):
-        reasons.add(name, "the least dollars per unit of all markets")
-    for name in reasons.least({name: -cards.ratio[name] for name in cost}):
-        reasons.add(name, "the fastest with a price")
-    for name in reasons.least({name: -cards.ratio[name] for name in faster}):
-        reasons.add(name, "the fastest of the catalog")
-    worth = [_card(jobs, cards, name, "; ".join(why)) for name, why in reasons.of.items()]
-    dearer = [_card(jobs, cards, name, why_not(jobs, gpus[name], why)) for name, why in poor.of.items()]
-    return [one for one in worth if one is not None], [
-        replace(one, measure=None, measure_command=None) for one in dearer if one is not None
-    ]
+        more[resource] = {
+            name: amount(gpu) / have for name, gpu in gpus.items() if have and amount(gpu) >= _MORE * have
+        }
+    now = jobs[0].asking.before.cost["usd_per_hour"]
+    poor = {} if lacking or now is None else _dear(cards, more, float(now))
+    faster = [name for name in gpus if name not in poor and (lacking or cards.ratio[name] >= 1.0 + LEAST)]
+    if not lacking:
+        del more["memory_capacity"]
+    reasons = _reasons(jobs, cards, faster, more, "cards that hold it" if lacking else "faster cards")
+    worth = [one for name, why in reasons.items() if (one := _card(jobs, cards, name, _joined(why))) is not None]
+    if lacking:
+        worth = [replace(one, decided=True) for one in worth]
+    dearer = [_card(jobs, cards, name, why_not(jobs, gpus[name], why)) for name, why in poor.items()]
+    return worth, [replace(one, measure=None, measure_command=None) for one in dearer if one is not None]
+
+
+def _dear(cards: _Cards, more: Mapping[str, Mapping[str, float]], now: float) -> dict[str, list[str]]:
+    """Return the cheapest cards with more of a resource that cost more than now and gain next to nothing: card -> resources."""
+    poor: dict[str, list[str]] = {}
+    for resource, having in more.items():
+        dear = {name: cards.hourly[name] or 0.0 for name in having if (cards.hourly[name] or 0.0) > now}
+        for name in _least({name: price for name, price in dear.items() if cards.ratio[name] < 1.0 + IDLE}):
+            poor.setdefault(name, []).append(resource)
+    return poor
+
+
+def _reasons(
+    jobs: Sequence[Job], cards: _Cards, faster: Sequence[str], more: Mapping[str, Mapping[str, float]], which: str
+) -> dict[str, list[str]]:
+    """Return the cards that are proposed, and why: card -> reasons. `which` says what they are among."""
+    before = jobs[0].asking.before.cost
+    here = _market(before.get)
+    reasons: dict[str, list[str]] = {}
+    for resource, having in more.items():
+        best = {name: (cards.market[name] != here, *_by_price(cards, name)) for name in faster if name in having}
+        for name in _least(best):
+            reasons.setdefault(name, []).append(
+                f"{_CHEAPEST}{which} with more {_WORDS[resource]} ({having[name]:.3g}x)"
+            )
+    cost = {name: cards.cost(name, before["usd_per_hour"]) or 0.0 for name in faster if cards.hourly[name] is not None}
+    cheapest, fastest = _least(cost), _least({name: -cards.ratio[name] for name in faster})
+    at_home = _least({name: value for name, value in cost.items() if cards.market[name] == here})
+    said = dict.fromkeys(at_home, f"the least dollars per unit of the {which} at this seller")
+    said |= dict.fromkeys(cheapest, f"the least dollars per unit of the {which}")
+    for name, why in said.items():
+        reasons.setdefault(name, []).append(why)
+    for name in dict.fromkeys((*_least({name: -cards.ratio[name] for name in cost}), *fastest)):
+        reasons.setdefault(name, []).append(
+            "the fastest of the catalog" if name in fastest else "the fastest with a price"
+        )
+    return reasons
+
+
+def _least(values: Mapping[str, Any]) -> list[str]:
+    """Return the card with the least value, if there is any."""
+    return [min(values, key=lambda name: values[name])] if values else []
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    """Return reasons in one line: what a card is the cheapest of in one clause."""
+    cheapest = [one for one in reasons if one.startswith(_CHEAPEST)]
+    parts = [one.rpartition(" with ")[2] for one in cheapest[1:]]
+    others = [one for one in reasons if one not in cheapest]
+    return "; ".join([" and ".join((*cheapest[:1], *parts)), *others] if cheapest else others)
 
 
 def why_not(jobs: Sequence[Job], gpu: Gpu, more: Sequence[str]) -> str:
@@ -173,22 +216,6 @@ def _limits_on(job: Job, gpu: str) -> dict[str, float]:
         return {}
     step = evaluation.step
     return {name: float(seconds) / float(step.step) for name, seconds in step.resources.items()}
-
-
-@dataclass
-class _Reasons:
-    """Why cards are proposed, or what they have more of."""
-
-    of: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, name: str, why: str) -> None:
-        """Add a reason for a card."""
-        self.of.setdefault(name, []).append(why)
-
-    @staticmethod
-    def least(values: dict[str, Any]) -> list[str]:
-        """Return the card with the least value, if there is any."""
-        return [min(values, key=lambda name: values[name])] if values else []
 
 
 def _by_price(cards: _Cards, name: str) -> tuple[bool, float, float]:

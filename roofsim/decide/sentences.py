@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from roofsim.decide.prices import Marginal
 
 _NAMES: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s"}
+#: Share of speed that is printed as more than none, and dollars per hour that are printed beside a share of the price.
+_NOTICED: Final = 5e-4
+_SHOWN_FROM: Final = 1e-3
 _HEADS: Final = {"memory_bandwidth": "Bandwidth", "tensor_flops": "Compute"}
 
 
-def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
+def bandwidth_or_compute(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
     """Return whether bandwidth or compute is the cheaper way to one percent more speed, or that neither is one.
 
     Parameters
@@ -38,7 +41,8 @@ def verdict(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
         )
     if less.elasticity < NOTHING or less.doubled < IDLE <= more.doubled:
         price = "" if more.percent is None else f" 1 % more speed costs {_price(more)} through {_NAMES[more.resource]};"
-        twice = f"twice the {_NAMES[less.resource]} makes it only {percent(max(less.doubled, 0.0))} faster"
+        gained = "no faster" if less.doubled < _NOTICED else f"only {percent(less.doubled)} faster"
+        twice = f"twice the {_NAMES[less.resource]} makes it {gained}"
         return f"{_HEADS[more.resource]}:{price} {twice}."
     first, second = costs
     if first.percent is None:
@@ -80,7 +84,11 @@ def real_step(cards: Sequence[Advice]) -> str:
 
     Prices of other markets are left out.
     """
-    steps = {one.change: one for one in cards if one.kind == "card" and one.usd is not None and one.comparable}
+    steps = {
+        one.change: one
+        for one in cards
+        if one.kind == "card" and one.usd is not None and one.comparable and (one.interval or (one.gain,))[0] > 0.0
+    }
     if not steps:
         return ""
     best = min(steps.values(), key=lambda one: (one.usd or 0.0) / one.gain)
@@ -100,7 +108,7 @@ def _apart(first: Marginal, second: Marginal) -> bool:
 
 
 def _price(one: Marginal) -> str:
-    money = "" if one.usd is None else f" ({dollars(one.usd)} USD/h)"
+    money = "" if one.usd is None or one.usd < _SHOWN_FROM else f" ({dollars(one.usd)} USD/h)"
     return f"{one.percent:.2g} % of the price{money}, between {one.low:.2g} and {one.high:.2g} %,"
 
 

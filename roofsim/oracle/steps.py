@@ -19,7 +19,7 @@ from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import Rows, ScenarioFamily, inner_of, numbers_of, tables_of
 from roofsim.search.mesh import mesh_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
-from roofsim.search.sampling import NOT_FOR_ARRAYS
+from roofsim.search.sampling import MISSING, NOT_FOR_ARRAYS
 from roofsim.search.stacking import alike
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.scenario.document import SECTIONS, load_scenario
@@ -37,7 +37,7 @@ _REPLAYED_FROM: Final = 512
 _TOGETHER: Final = 4096
 #: Values of a column up to which each is read.
 _FEW: Final = 8
-_FIGURES: Final = {"time": "step_time", "memory_peak": "memory.peak", "capacity": "memory.capacity"}
+_FIGURES: Final = {"time": "step_time", "memory_peak": "memory.peak", "capacity": "memory.capacity", "missing": MISSING}
 
 Answers = dict[str, "NDArray[np.float64]"]
 
@@ -54,7 +54,7 @@ def predict_steps(
     """
     pricing = _Pricing(columns, scenario, {**overrides, "phase": kind})
     answers, reasons = pricing.run(_step_figures, traced=True)
-    fits = answers["memory_peak"] <= answers.pop("capacity")
+    fits = (answers["memory_peak"] <= answers.pop("capacity")) & (answers.pop("missing") <= 0.0)
     return answered(kind, {**answers, "fits": fits}, reasons)
 
 
@@ -75,7 +75,9 @@ def predict_layers(columns: Mapping[str, Column], scenario: Any, overrides: Mapp
 
 def _step_figures(evaluation: Evaluation) -> dict[str, Any]:
     memory = memory_of(evaluation)
-    return {"time": evaluation.step.step, "memory_peak": memory.device_total, "capacity": memory.capacity}
+    missing: Any = sum(memory.missing_off_device.values(), 0.0)
+    known = {"time": evaluation.step.step, "memory_peak": memory.device_total}
+    return {**known, "capacity": memory.capacity, "missing": missing}
 
 
 class _Pricing:

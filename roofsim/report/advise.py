@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from roofsim.report import words
-from roofsim.report.grid import Grid, number, text
+from roofsim.report.grid import Column, Grid, number, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +39,8 @@ def print_advice(console: Console, answer: Advised) -> None:
             console.print(Text(line, style="dim"))
     console.print(Text(f"\n{answer.verdict}", style="bold"))
     console.print(Text(limits_line(answer)))
+    for note in dict.fromkeys(note for job in answer.jobs for note in job.asking.before.warnings):
+        console.print(Text(f"Note: {note}."))
     for line in filter(None, (_market_line(answer),)):
         console.print(Text(line, style="dim"))
     for title, every, nothing in (
@@ -91,7 +93,13 @@ def _market_line(answer: Advised) -> str:
 
 
 def _table(title: str, every: tuple[Advice, ...]) -> Grid:
-    heads = [text(title), text("what", 4), number("faster"), number("80 % interval", 2), number("USD/h", 1)]
+    heads = [
+        Column(title, whole=True),
+        text("what", 4),
+        number("faster"),
+        number("80 % interval", 2),
+        number("USD/h", 1),
+    ]
     grid = Grid([*heads, number("cost per unit", 3), text("why", 5)])
     for one in every:
         grid.add(_change(one), _kind(one), _more(one.gain), _ends(one), _dollars(one), _ratio(one), one.why)
@@ -100,7 +108,7 @@ def _table(title: str, every: tuple[Advice, ...]) -> Grid:
 
 def _undecided(every: tuple[Advice, ...]) -> Grid:
     heads = [
-        text("undecided"),
+        Column("undecided", whole=True),
         number("faster"),
         number("80 % interval", 2),
         number("USD/h", 3),
@@ -126,7 +134,7 @@ def _deciding(every: tuple[Advice, ...]) -> list[str]:
 
 
 def _not_worth(every: tuple[Advice, ...]) -> Grid:
-    grid = Grid([text("not worth it"), text("what", 2), number("buys"), text("why", 1)])
+    grid = Grid([Column("not worth it", whole=True), text("what", 2), number("buys"), text("why", 1)])
     for one in every:
         grid.add(_change(one), _kind(one), _more(one.gain), one.why)
     return grid

@@ -14,6 +14,7 @@ from roofsim.report.plot import bytes_axis, legend_below, time_bars
 from roofsim.report.roofline_plot import BESIDE, rooflines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FEWEST_PRICES: Final = 3
 #: Rows from which the bars need more height.
 _ROWS: Final = 6
+#: Points that a character of a name beside its dot takes.
+_CHARACTER: Final = 5.5
 
 
 def draw_comparison(comparison: Comparison, path: Path | None = None) -> Any:
@@ -81,25 +84,19 @@ def _price(row: Row) -> float | None:
 def _prices(axes: Axes, rows: list[Row]) -> None:
     """Draw a dot a row whose cards were sold at a known price, and name those that were not."""
     rented: list[str] = []
-    by_price = sorted(price for row in rows if (price := _price(row)) is not None)
+    dots: list[tuple[str, float, float]] = []
     for row in rows:
         price, speed = _price(row), row.rate or 0.0
         if price is None:
             rented.append(row.label)
             continue
         axes.scatter(price, speed, s=80.0, color=card(0), edgecolors=paper(), linewidths=0.5, zorder=3)
-        below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
-        axes.annotate(
-            folded(row.label),
-            (price, speed),
-            xytext=(6, -12 if below else 5),
-            textcoords="offset points",
-            fontsize=SMALL,
-        )
+        dots.append((folded(row.label), price, speed))
     unit = "tokens" if rows[0].unit == "tokens" else "samples"
     axes.set(xlabel="purchase price, USD", ylabel=f"{unit} per second", title="speed against price")
     axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
+    _name_dots(axes, dots)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.locator_params(axis="x", nbins=5)
@@ -108,7 +105,43 @@ def _prices(axes: Axes, rows: list[Row]) -> None:
         _beside(axes, rented)
 
 
+def _name_dots(axes: Axes, dots: Sequence[tuple[str, float, float]]) -> None:
+    """Write a name beside each dot, on the side where no other name or dot stands and the picture does not end."""
+    scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    at = [tuple(float(part) * scale for part in axes.transData.transform((x, y))) for _, x, y in dots]
+    end = float(axes.transAxes.transform((1.0, 1.0))[0]) * scale
+    taken = [(x - 5.0, x + 5.0, y - 5.0, y + 5.0) for x, y in at]
+    for (name, price, speed), (x, y) in zip(dots, at, strict=True):
+        lines = name.splitlines()
+        wide, tall = _CHARACTER * max(map(len, lines)), 12.0 * len(lines)
+        sides = [(right, up) for right in (True, False) for up in (True, False)]
+        boxes = {
+            (right, up): (
+                *((x + 6, x + 6 + wide) if right else (x - 6 - wide, x - 6)),
+                *((y + 5, y + 5 + tall) if up else (y - tall, y)),
+            )
+            for right, up in sides
+        }
+        right, up = min(
+            sides, key=lambda side: (boxes[side][1] > end, sum(_meet(boxes[side], other) for other in taken))
+        )
+        taken.append(boxes[right, up])
+        axes.annotate(
+            name,
+            (price, speed),
+            xytext=(6 if right else -6, 5 if up else -12),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            fontsize=SMALL,
+        )
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Tell whether two boxes overlap: left, right, bottom, top."""
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
 def _beside(axes: Axes, rented: list[str]) -> None:
     """Name the rows without a price in the corner, where cheap and fast cards do not stand."""
-    text = textwrap.fill("no price known: " + ", ".join(rented), 60)
+    text = textwrap.fill("no price known: " + ", ".join(rented), 40)
     axes.text(0.98, 0.03, text, transform=axes.transAxes, ha="right", fontsize=SMALL).set_in_layout(False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT
+from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT, missing_there
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
@@ -88,6 +88,10 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
 def verdict(base: Attempt) -> str:
     """Say whether it fits, and what is left or missing."""
     taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"
+    elsewhere = missing_there(base.missing_off_device)
+    if elsewhere:
+        lacks = f"{words.gibibytes(base.shortfall)} missing, and " if base.shortfall else ""
+        return f"does NOT fit: {taken}, {lacks}{elsewhere}"
     if base.verdict == DOES_NOT_FIT:
         return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
     spare = base.capacity - base.memory
@@ -98,6 +102,12 @@ def verdict(base: Attempt) -> str:
 
 
 def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
+    """Return the largest size that fits, in words; where places beyond the device lack room, of the device alone."""
+    said = _largest_of(fit, size, certificate)
+    return f"on the device alone, {said}" if any(fit.base.missing_off_device.values()) else said
+
+
+def _largest_of(fit: Fit, size: str, certificate: Certificate) -> str:
     serves = fit.resolved.workload.phase != "train"
     batch = size in ("micro_batch_size", "batch_size")
     replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1

@@ -13,6 +13,8 @@ from roofsim.report.palette import cause
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
     from roofsim.evaluate import Evaluation
@@ -89,7 +91,8 @@ def _roofline(
     else:
         axes.tick_params(labelleft=False)
     shown = points if alone else sorted(points, key=lambda row: -row["share"])[:_NAMED]
-    _name_points(axes, shown, sizes=alone)
+    vector = _vector(evaluation) if alone else None
+    _name_points(axes, shown, sizes=alone, beside=() if vector is None else (vector,))
     axes.set_title(
         "roofline: a mark per class of ops, its area is its share of the step" if alone else name, fontsize=NORMAL
     )
@@ -114,10 +117,15 @@ def _rate(value: float) -> str:
     return f"{figure.rstrip('0').rstrip('.') if '.' in figure else figure} {unit}"
 
 
-def _name_points(axes: Axes, rows: list[dict[str, Any]], *, sizes: bool) -> None:
-    """Write the class beside each mark, from above; lower where another name stands already."""
-    taken: list[tuple[float, float]] = []
+def _name_points(
+    axes: Axes, rows: list[dict[str, Any]], *, sizes: bool, beside: Sequence[tuple[float, float]] = ()
+) -> None:
+    """Write the class beside each mark, from above; lower where another name, or what stands under points `beside`, is already."""
     scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    taken: list[tuple[float, float]] = []
+    for point in beside:
+        x, y = (float(length) * scale for length in axes.transData.transform(point))
+        taken.append((x, y - 10.0))
     for row in sorted(rows, key=lambda row: -row["executed_flops"] / row["time"]):
         at = row["intensity"], row["executed_flops"] / row["time"]
         x, y = (float(length) * scale for length in axes.transData.transform(at))
@@ -156,10 +164,11 @@ def _roof(axes: Axes, evaluation: Evaluation, across: tuple[float, float], *, al
     axes.axvline(ridge, color=ink(), linestyle=":", linewidth=1.0)
     axes.annotate(
         f"ridge {_short(ridge)}{' FLOP per byte' if alone else ''}",
-        (ridge, axes.get_ylim()[0]),
-        xytext=(-4, 6),
+        (ridge, axes.get_ylim()[1 if alone else 0]),  # the legend of one card stands below
+        xytext=(-4, -6 if alone else 6),
         textcoords="offset points",
         ha="right",
+        va="top" if alone else "bottom",
         fontsize=SMALL,
     )
     axes.annotate(
@@ -179,19 +188,25 @@ def _roof(axes: Axes, evaluation: Evaluation, across: tuple[float, float], *, al
         ha="right",
         fontsize=SMALL,
     )
-    vector = evaluation.device.vector_rate
-    if vector is not None and float(vector) < peak:
-        rate = float(vector)
-        axes.plot([rate / bandwidth, across[1]], [rate, rate], color=ink(), linewidth=1.0, linestyle="--")
+    vector = _vector(evaluation)
+    if vector is not None:
+        axes.plot([vector[0], across[1]], [vector[1], vector[1]], color=ink(), linewidth=1.0, linestyle="--")
         if alone:
             axes.annotate(
-                f"{_rate(rate)} vector units",
-                (across[1], rate),
-                xytext=(-4, 4),
+                f"{_rate(vector[1])} vector units",
+                vector,
+                xytext=(8, -4),
                 textcoords="offset points",
-                ha="right",
+                va="top",
                 fontsize=SMALL,
             )
+
+
+def _vector(evaluation: Evaluation) -> tuple[float, float] | None:
+    """Return where the roof of vector units begins, FLOP per byte and FLOP/s; None where it is no lower than the other."""
+    peak, bandwidth = _rates(evaluation)
+    rate = evaluation.device.vector_rate
+    return None if rate is None or float(rate) >= peak else (float(rate) / bandwidth, float(rate))
 
 
 def _short(value: float) -> str:

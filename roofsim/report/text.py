@@ -60,7 +60,9 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows = (
         []
         if result.memory.fits
-        else [("verdict", f"{words.room(result.memory)}; times and rates are those of a GPU with enough memory")]
+        else [
+            ("verdict", f"{words.room(result.memory)}; times and rates are those of {words.with_room(result.memory)}")
+        ]
     )
     rows.append(("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}"))
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]

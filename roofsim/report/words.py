@@ -44,6 +44,7 @@ __all__ = [
     "sizes",
     "unit_of",
     "utilization",
+    "with_room",
 ]
 
 #: Verdict on memory -> the words of a column named "fits".
@@ -368,7 +369,19 @@ def _member(result: Result) -> str:
 
 def room(memory: Memory) -> str:
     """Say whether a peak fits, what is left or missing, and how likely it fits where the interval holds the capacity."""
-    return room_of(memory.verdict, float(memory.device_total), float(memory.capacity), memory.fit_probability)
+    said = room_of(memory.verdict, float(memory.device_total), float(memory.capacity), memory.fit_probability)
+    from roofsim.analyze.verdicts import missing_there  # lists of catalogs need none
+
+    elsewhere = missing_there(memory.missing_off_device)
+    if not elsewhere:
+        return said
+    lacks = memory.device_total > memory.capacity
+    return f"{said}, and {elsewhere}" if lacks else f"does NOT fit, {elsewhere}"
+
+
+def with_room(memory: Memory) -> str:
+    """Return whose times and rates are given of what does not fit."""
+    return f"a {'GPU' if memory.device_total > memory.capacity else 'node'} with enough memory"
 
 
 def room_of(verdict: str, peak: float, capacity: float, probability: float | None) -> str:

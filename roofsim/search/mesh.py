@@ -18,7 +18,16 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import Axis, AxisGrid
 from roofsim.search.families import Rows, ScenarioFamily
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared
-from roofsim.search.sampling import FIGURES, NOT_FOR_ARRAYS, WATTS, TracedProgram, Tracing, floats, priced_as_arrays
+from roofsim.search.sampling import (
+    FIGURES,
+    MISSING,
+    NOT_FOR_ARRAYS,
+    WATTS,
+    TracedProgram,
+    Tracing,
+    floats,
+    priced_as_arrays,
+)
 from roofsim.search.stacking import alike
 from roofsim.spec.scenario.point import DEGREES, SIZES
 from roofsim.symbols import UntracedError
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.told_apart import Importer
 
 #: Keys of results that a trace has.
-TRACED: Final = frozenset((*FIGURES, "memory.fits"))
+TRACED: Final = frozenset((*FIGURES, "memory.fits")) - {MISSING}
 #: Points that are resolved to find possible ones among them.
 _LOOKED: Final = 1024
 #: Points of which two are priced as they are, to see whether a new program gives the same, and how nearly.
@@ -77,7 +86,12 @@ class MeshAnswer:
 
     def all_figures(self) -> dict[str, NDArray[Any]]:
         """Return the figures of each point under the keys of a result, whether it fits among them."""
-        return self.figures | {"memory.fits": self.figures["memory.peak"] <= self.figures["memory.capacity"]}
+        return {name: values for name, values in self.figures.items() if name != MISSING} | {"memory.fits": self.fits()}
+
+    def fits(self) -> NDArray[Any]:
+        """Return whether each point fits, on the device and where its state goes."""
+        room: NDArray[Any] = self.figures["memory.peak"] <= self.figures["memory.capacity"]
+        return room & (self.figures[MISSING] <= 0.0)
 
     def refuse(self, places: NDArray[Any], code: str) -> None:
         """Note points that break a rule."""

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 C = TypeVar("C")
 
+#: Bytes that places beyond the device lack, all together.
+MISSING: Final = "missing_off_device"
 #: What the figures of layouts are.
-FIGURES: Final = ("step_time", "memory.peak", "memory.capacity")
+FIGURES: Final = ("step_time", "memory.peak", "memory.capacity", MISSING)
 #: The figure that is worked out where it is asked for: what each GPU draws on average, NaN where that is not known.
 WATTS: Final = "watts"
 #: Values of a table's axes up to which all of them are found for a program, whatever the points that it is traced for have.
@@ -155,7 +157,8 @@ def priced_as_arrays(rows: Rows, importer: Importer | None, shared: Shared) -> d
 
 def _figures(evaluation: Evaluation) -> dict[str, Any]:
     memory, watts = memory_of(evaluation), drawn_watts(evaluation)
-    figures = (evaluation.step.step, memory.device_total, memory.capacity, np.nan if watts is None else watts)
+    missing: Any = sum(memory.missing_off_device.values(), 0.0)
+    figures = (evaluation.step.step, memory.device_total, memory.capacity, missing, np.nan if watts is None else watts)
     return dict(zip((*FIGURES, WATTS), figures, strict=True))
 
 

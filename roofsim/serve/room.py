@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.host import OffDevice, host_notes
+from roofsim.analyze.host import OffDevice, host_notes, missing_off_device
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.verdicts import DOES_NOT_FIT, FITS, TIGHT
 from roofsim.records import asdict, dataclass, field
@@ -54,6 +54,8 @@ class Room:
         Ends of the 80 % interval of these bytes; negative where so many are left.
     off_device
         Weights that lie elsewhere, by place and part.
+    missing_off_device
+        Bytes that a node lacks there, by place.
     notes
         Whether the host holds them.
     """
@@ -71,16 +73,19 @@ class Room:
     shortfall: float = 0.0
     lacking: tuple[float, float] = (0.0, 0.0)
     off_device: OffDevice = field(default_factory=dict)
+    missing_off_device: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
-        """Whether one request has room."""
-        return self.max_requests >= 1
+        """Whether one request has room, and what lies elsewhere has."""
+        return self.max_requests >= 1 and not any(self.missing_off_device.values())
 
     @property
     def verdict(self) -> str:
         """Return ``fits``, ``tight`` where the interval does not tell whether one request has room, or ``does_not_fit``."""
+        if any(self.missing_off_device.values()):
+            return DOES_NOT_FIT
         return TIGHT if self.lacking[0] <= 0.0 < self.lacking[1] else FITS if self.fits else DOES_NOT_FIT
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,8 +93,9 @@ class Room:
         data = asdict(self) | {"fits": self.fits, "verdict": self.verdict}
         del data["lacking"]  # the verdict says it
         del data["notes"]  # among the warnings
-        if not self.off_device:
-            del data["off_device"]
+        for name in ("off_device", "missing_off_device"):
+            if not data[name]:
+                del data[name]
         return data
 
 
@@ -97,7 +103,7 @@ def room_of(plan: ServerPlan) -> Room:
     """Return what fits beside the weights and the largest step."""
     engine = plan.resolved.engine
     share = engine.memory.preallocated_share or 1.0
-    parameters, working, off_device, notes, spread = _fixed(plan)
+    parameters, working, off_device, missing, notes, spread = _fixed(plan)
     capacity = float(plan.resolved.gpu.memory.capacity)
     pool = {
         "device": share * capacity - parameters - working,
@@ -130,6 +136,7 @@ def room_of(plan: ServerPlan) -> Room:
         shortfall=lacking,
         lacking=(beyond - spread[0], beyond + spread[1]),
         off_device=off_device,
+        missing_off_device=missing,
         notes=notes,
     )
 
@@ -155,10 +162,12 @@ def _allocated(plan: ServerPlan) -> float:
     return float(_cache(plan, np.array([plan.limits.context, 1.0]))[0])
 
 
-def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...], tuple[float, float]]:
+def _fixed(
+    plan: ServerPlan,
+) -> tuple[float, float, OffDevice, dict[str, float], tuple[str, ...], tuple[float, float]]:
     """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
-    Notes say whether the host holds that; the last are the bytes by which the step's interval lies below and above.
+    Then what a node lacks there, and notes on it; the last are the bytes by which the step's interval lies below and above.
     """
     largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
@@ -172,14 +181,16 @@ def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...], 
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).held_in_decode(1.0, 1.0).profiles[0].components["parameters"])
-    notes = host_notes(largest, weights)
+    held_by, notes = largest, host_notes(largest, weights)
     if plan.resolved.parallel.offload.key_value_cache != "none":
         cached = Passes(plan.resolved).held_in_decode(1.0, plan.limits.context or plan.prompt + plan.output)
         for place, held in memory_of(cached).off_device.items():
             kept = float(held.get("key_value_cache", 0.0))
             weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
+        held_by = cached
         notes = [*host_notes(cached, weights), _PROMPTS_THERE]
-    return parameters, sum(parts.values()), weights, tuple(notes), _spread(memory)
+    missing = {place: float(amount) for place, amount in missing_off_device(held_by, weights).items()}
+    return parameters, sum(parts.values()), weights, missing, tuple(notes), _spread(memory)
 
 
 def _spread(memory: Memory) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.printed import Drawn
+from roofsim.analyze.verdicts import missing_there
 from roofsim.records import dataclass
 from roofsim.serve.ranges import error_of, first_token_range, rate_range, token_range
 from roofsim.serve.sizing import broken
@@ -197,6 +198,9 @@ class Served(Drawn):
 
 def missing(plan: ServerPlan, room: Room) -> str:
     """Say what not one request fits for the lack of."""
+    elsewhere = missing_there(room.missing_off_device)
+    if elsewhere:
+        return elsewhere
     whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
     each = " on each GPU" if plan.gpus > 1 else ""
     return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"

@@ -17,6 +17,7 @@ from roofsim.decide.jobs import Job
 from roofsim.decide.market import RESOURCES, least_squares, market_of
 from roofsim.decide.prices import Marginal
 from roofsim.decide.purchases import why_not
+from roofsim.decide.remedies import fitting
 from roofsim.decide.whatif import Asking
 from roofsim.errors import SpecError
 from roofsim.records import replace
@@ -103,11 +104,11 @@ def test_a_way_that_ends_early_is_not_sold_for_more_than_it_brings():
     """Bandwidth that costs little and brings a tenth is named for that tenth alone."""
     cheap = Marginal(resource="memory_bandwidth", elasticity=0.2, percent=0.3, low=0.0, high=0.5, usd=None, doubled=0.1)
     dear = Marginal(resource="tensor_flops", elasticity=0.5, percent=1.2, low=1.0, high=1.4, usd=None, doubled=0.27)
-    told = sentences.verdict({"compute": 0.7, "memory_bandwidth": 0.3}, (cheap, dear))
+    told = sentences.bandwidth_or_compute({"compute": 0.7, "memory_bandwidth": 0.3}, (cheap, dear))
     assert told.startswith("Bandwidth for the first 10.0 %, compute beyond: ")
     assert told.endswith("twice the memory bandwidth makes it 10.0 % faster, twice the tensor FLOP/s 27.0 %.")
     far = replace(cheap, doubled=0.4)
-    assert sentences.verdict({"compute": 0.7}, (far, dear)).startswith("Bandwidth: 1 % more speed costs ")
+    assert sentences.bandwidth_or_compute({"compute": 0.7}, (far, dear)).startswith("Bandwidth: 1 % more speed costs ")
 
 
 def test_one_percent_more_speed_costs_what_the_market_asks_over_what_it_gains(decode):
@@ -249,7 +250,59 @@ def test_what_does_not_fit_is_told_so_first():
     answer = roofsim.advise("llama3-8b", gpu="rtx4090", sequence_length=1024)
     assert answer.verdict.startswith("Memory first: llama3-8b does not fit, ")
     assert all(sure(one.cost_ratio) > 0.0 for one in answer.buy if one.cost_ratio is not None)
-    assert any("more memory" in one.why for one in (*answer.buy, *answer.undecided))
+    assert any("more memory" in one.why for one in answer.buy)
+    assert "Nothing that was tried makes it fit on this hardware; " in answer.verdict
+    asked: dict[str, Any] = {"gpu": "rtx4090", "sequence_length": 1024}
+    for one in answer.buy[:2]:
+        assert sure(roofsim.whatif("llama3-8b", [one.change], **asked).outcomes[0].result).memory.fits, one.change
+
+
+def test_what_makes_it_fit_is_named_and_exact_changes_come_first():
+    asking = Asking(load_scenario("gpt2-774m", {"gpu": "rtx3080", "precision": "bf16", "micro_batch_size": 8}))
+    assert not asking.before.memory.fits
+    held = sure(fitting([Job(name="gpt2-774m", command="gpt2-774m --gpu rtx3080", asking=asking, share=1.0)]))
+    for one in held.same:
+        assert one.decided
+        assert one.why.startswith("makes it fit: ")
+        assert sure(asking.outcome(read_changes(one.change)).result).memory.fits
+    said = held.sentence(held.same, held.other)
+    exact = [one for one in held.same if "changes what is computed" not in one.why] or held.same
+    best = max(exact, key=lambda one: one.gain)
+    assert f"{best.change} makes it fit on this hardware, at {1.0 + best.gain:.2f} times the speed" in said
+
+
+@pytest.mark.slow
+def test_what_nothing_holds_names_the_search_for_the_fewest_gpus():
+    answer = roofsim.advise("bloom-176b", gpu="rtx4090")
+    assert answer.verdict.startswith("Memory first: bloom-176b does not fit, it needs ")
+    assert "`roofsim fit bloom-176b --fewest gpus --gpu h100`" in answer.verdict
+    assert (answer.free, answer.buy, answer.not_worth, answer.undecided) == ((), (), (), ())
+    assert "With enough memory" not in answer.verdict
+
+
+def test_no_card_is_undecided_and_not_worth_it_at_once(decode, images):
+    for answer in (decode, images):
+        assert not {one.change for one in answer.not_worth} & {one.change for one in (*answer.undecided, *answer.buy)}
+
+
+def test_engines_that_nobody_says_load_the_weights_are_no_advice():
+    asked: dict[str, Any] = {"phase": "decode", "engine": "llama.cpp", "precision": "q4_k_m", "context_length": 512}
+    asking = Asking(load_scenario("llama3.2-1b", {"gpu": "rtx3060", **asked}))
+    job = Job(name="x", command="x", asking=asking, share=1.0)
+    for engine, unstated in (("pytorch-compile", True), ("sglang", False)):
+        changes = {"engine": engine}
+        evaluation = sure(asking.evaluated(read_changes(changes)))
+        assert misleads(Candidate(group="engine", changes=changes), job, evaluation) is unstated
+
+
+def test_what_buys_nothing_is_said_in_words():
+    much = Marginal(resource="memory_bandwidth", elasticity=0.9, percent=0.1, low=0.0, high=0.3, usd=1e-5, doubled=0.8)
+    none = Marginal(resource="tensor_flops", elasticity=0.0, percent=None, low=None, high=None, usd=None, doubled=0.0)
+    told = sentences.bandwidth_or_compute({"memory_bandwidth": 0.9}, (much, none))
+    assert told == (
+        "Bandwidth: 1 % more speed costs 0.1 % of the price, between 0 and 0.3 %, through memory bandwidth; "
+        "twice the tensor FLOP/s makes it no faster."
+    )
 
 
 def test_weights_belong_to_jobs():

@@ -70,6 +70,32 @@ def test_the_work_is_that_of_a_run():
     assert one.work == pytest.approx(sure(result.throughput["samples_per_second"]) * one.days * 86400, rel=1e-6)
 
 
+@pytest.mark.parametrize(("usd", "stated"), [(20, {}), (300, {}), (1e5, {}), (300, {"global_batch_size": 512})])
+def test_numbers_that_are_not_priced_would_do_no_more(usd, stated):
+    answer = bought(usd, 3, gpu=["h100", "a100", "rtx4090"], most=8, **stated)
+    counts = [1, 2, 4, 8]
+    for one in answer.cards:
+        table = roofsim.sweep(
+            "resnet18",
+            {"hardware.gpu": [one.gpu], "hardware.gpus": counts},
+            batch_size=64,
+            precision="bf16-amp",
+            **stated,
+        )
+        hourly = one.usd / one.days / 24 / one.gpus
+        most = max(
+            float(rate) * min(3.0, usd / hourly / 24 / count) * 86400
+            for rate, count in zip(table["throughput.samples_per_second"].ravel(), counts, strict=True)
+        )
+        assert one.work == pytest.approx(most, rel=0.01)
+
+
+def test_cards_of_one_node_are_not_spread_over_several_and_said():
+    answer = roofsim.budget("resnet18", usd=1e5, days=1, gpu=["rtx4090", "h100"], most=32, batch_size=64)
+    assert {one.gpu: one.gpus for one in answer.cards} == {"rtx4090": 8, "h100-sxm5-80gb": 32}
+    assert any(note.startswith("rtx4090: no more than one node") for note in answer.notes)
+
+
 def test_the_largest_model_is_trained_on_what_it_wants():
     answer = roofsim.budget("bert-base", usd=100, days=1, gpu="h100", most=1, sequence_length=512, micro_batch_size=8)
     largest = sure(answer.largest)

@@ -58,3 +58,23 @@ def test_a_cap_costs_less_speed_than_power():
 def test_a_500_watt_h100_is_slower_where_power_binds():
     speed = ratio("gpt2-774m", {"gpu": "h100-sxm5-96gb-500w"}, gpu="h100", **TRAIN)
     assert 500.0 / 700.0 < speed <= 1.05
+
+
+def test_a_reduction_over_two_nodes_takes_as_long_as_their_network_lets_it():
+    """MI300X have an adapter each, eight A100 of a p4d share 400 Gbit/s."""
+    two, one = {}, {}
+    for system in ("azure-nd-mi300x-v5", "aws-p4d"):
+        rows = roofsim.collectives(system, "all_reduce", ranks=[8, 16], sizes=["1 GiB"]).to_rows()
+        one[system], two[system] = (row["time"] for row in rows)
+    assert two["azure-nd-mi300x-v5"] == pytest.approx(one["azure-nd-mi300x-v5"], rel=0.1)
+    assert two["aws-p4d"] > 3.0 * one["aws-p4d"]
+    assert two["aws-p4d"] > 2**30 / 50e9  # each node sends at least the message once
+
+
+def test_samples_that_are_prepared_elsewhere_leave_the_step_to_the_gpus():
+    asked = {"bytes_per_sample": "110 kB", "decode_time": "8 ms", "workers": 8}
+    scenario: dict[str, Any] = {"gpus": 8, "micro_batch_size": 256, "precision": "fp16-amp", "input": asked}
+    answer = roofsim.whatif("resnet50", {"input.decode_time": "0 ms"}, **scenario)
+    assert answer.before.bound == "host_compute"
+    assert answer.before.step_time == pytest.approx(256 * 8e-3 / 8, rel=0.01)
+    assert sure(answer.outcomes[0].result).bound == "memory_bandwidth"

@@ -16,6 +16,7 @@ from roofsim.spec import catalog
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
+from tests.surely import sure
 
 TRAIN: dict[str, Any] = {
     "model": "gpt2-124m",
@@ -197,14 +198,32 @@ def test_wrong_words_are_refused(spoken: str, words: str) -> None:
         roofsim.run(TRAIN, offload=spoken)
 
 
-def test_every_verb_says_that_a_place_is_too_small() -> None:
+def test_no_verb_says_that_it_fits_where_a_place_is_too_small() -> None:
     """The card has room, the host has not: whoever asks is told."""
-    small: dict[str, Any] = {"parallel.offload": {"optimizer_state": "host"}, "system.host.memory": "1 GiB"}
+    offload: dict[str, Any] = {"parallel.offload": {"optimizer_state": "host"}}
+    small = offload | {"system.host.memory": "1 GiB"}
     said = "cannot hold the"
-    assert any(said in warning for warning in roofsim.run(TRAIN, **small).to_dict()["warnings"])
-    assert any(said in note for note in roofsim.fit(TRAIN, **small).notes)
+    result = roofsim.run(TRAIN, **small)
+    assert any(said in warning for warning in result.to_dict()["warnings"])
+    assert (result.memory.fits, result.memory.verdict, result.memory.fit_probability) == (False, "does_not_fit", 0.0)
+    assert result.memory.device_total < result.memory.capacity
+    assert result.to_dict()["memory"]["off_device_missing"]["host"] > 0.0
+    assert "missing on the host of each node" in str(result)
+    fit = roofsim.fit(TRAIN, **small)
+    assert any(said in note for note in fit.notes)
+    assert not fit.base.fits
+    (kept,) = [one for one in sure(fit.remedies).same if one.flags() == "--set parallel.offload.optimizer_state=none"]
+    assert kept.attempt.fits
+    spoken = small | {"parallel.offload": "optimizer_state=host"}
+    assert kept.flags() in {one.flags() for one in sure(roofsim.fit(TRAIN, **spoken).remedies).same}
     assert said in str(roofsim.memory(TRAIN, **small))
-    best = roofsim.plan(
-        TRAIN, **small, fixed=["parallel.sharding", "workload.recompute", "workload.micro_batch_size"]
-    ).top[0]
-    assert any(said in note for note in best.notes)
+    assert "does NOT fit" in str(roofsim.memory(TRAIN, **small))
+    fixed = ["parallel.sharding", "workload.recompute", "workload.micro_batch_size"]
+    planned = roofsim.plan(TRAIN, **small, fixed=fixed)
+    assert (planned.best, "1 do not fit in memory" in str(planned)) == (None, True)
+    swept = roofsim.sweep(TRAIN, {"hardware.override.system.host.memory": ["1 GiB", "1 TiB"]}, **offload)
+    assert swept["memory.fits"].tolist() == [False, True]
+    priced = roofsim.predict_batch("train", {"micro_batch_size": [1, 2]}, TRAIN, **small)
+    assert not priced["fits"].any()
+    roomy = roofsim.run(TRAIN, **offload | {"system.host.memory": "1 TiB"}).memory
+    assert (roomy.fits, roomy.missing_off_device) == (True, {"host": 0.0})

@@ -59,6 +59,12 @@ CASES: dict[str, tuple[str, dict[str, list[Any]], dict[str, Any]]] = {
         TRAINING
         | {"gpu": "a100", "gpus": 8, "global_batch_size": 64, "parallel__offload": {"optimizer_state": "host"}},
     ),
+    "places beyond the device that are too small": (
+        "llama3-8b",
+        {"workload.micro_batch_size": [1, 2, 4], "hardware.override.system.host.memory": ["32 GiB", "64 GiB", "1 TiB"]},
+        TRAINING
+        | {"gpu": "a100", "gpus": 8, "global_batch_size": 64, "parallel__offload": {"optimizer_state": "host"}},
+    ),
     "recomputation": (
         "gpt3-175b",
         {"parallel.tensor": [2, 4, 8], "parallel.pipeline": [1, 4], "workload.micro_batch_size": [1, 2]},

@@ -49,6 +49,7 @@ def test_every_price_says_whose_it_is_what_kind_of_when_and_from_where(page):
         in {"hour": ("list", "offer"), "purchase": ("launch", "list", "retail", "refurbished")}[page["per"]]
     )
     assert page["source"]
+    assert page["region"]
     assert "recalled" not in page["source"]
     date = str(page["date"])
     assert page.get("old", False) == is_old(date, datetime.date.today()), (

@@ -95,7 +95,7 @@ def verdict(result: Result) -> tuple[str, ...]:
     memory = words.room(result.memory)
     room = f"Memory: {memory}."
     return (
-        (room, f"{limited} Times and rates are those of a GPU with enough memory.")
+        (room, f"{limited} Times and rates are those of {words.with_room(result.memory)}.")
         if not result.memory.fits
         else (limited, room)
     )

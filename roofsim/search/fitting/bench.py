@@ -45,6 +45,8 @@ class Attempt:
     unit: str
     interval: tuple[float, float]
     """Ends of the 80 % interval of `memory`."""
+    missing_off_device: dict[str, float] = field(default_factory=dict)
+    """Bytes that a node lacks in each place beyond the device; 0 where it holds what goes there."""
 
     @property
     def gpus(self) -> int:
@@ -100,18 +102,19 @@ class Attempt:
 
     @property
     def fits(self) -> bool:
-        """Whether the memory is within the capacity."""
-        return self.memory <= self.capacity
+        """Whether the memory is within the capacity, and places beyond the device hold what goes there."""
+        return self.memory <= self.capacity and not any(self.missing_off_device.values())
 
     @property
     def verdict(self) -> str:
         """Return ``fits``, ``tight`` where the capacity lies inside the interval, or ``does_not_fit``."""
-        return str(room_verdict(self.interval, self.memory, self.capacity))
+        return str(room_verdict(self.interval, self.memory, self.capacity, *self.missing_off_device.values()))
 
     @property
     def fit_probability(self) -> float:
         """The probability that the memory is within the capacity."""
-        return float(chance_below(self.capacity, self.memory, self.interval))
+        lacking = any(self.missing_off_device.values())
+        return 0.0 if lacking else float(chance_below(self.capacity, self.memory, self.interval))
 
     @property
     def runs(self) -> bool:
@@ -165,6 +168,7 @@ class Attempt:
             "fit_probability": self.fit_probability,
             "memory_interval": list(self.interval),
             "shortfall": self.shortfall,
+            **({"off_device_missing": self.missing_off_device} if self.missing_off_device else {}),
             "samples_per_second": self.samples_per_second,
             "units_per_second": self.units_per_second,
             "seconds_per_sample": self.seconds_per_sample,
@@ -353,6 +357,7 @@ def _followed(resolved: Resolved, changes: Changes) -> Attempt:
         units=float(units),
         unit=unit,
         interval=(float(memory.interval[0]), float(memory.interval[1])),
+        missing_off_device={place: float(amount) for place, amount in memory.missing_off_device.items()},
     )
 
 

@@ -10,6 +10,7 @@ from roofsim.search.fitting.bench import reach
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,7 @@ def candidates(bench: Workbench, base: Attempt, batch: int | None = None) -> lis
         *_batches(resolved, batch or 1),
         *_lengths(resolved),
         *_software(bench, resolved),
+        *_back(resolved, base),
         *_more_gpus(bench, resolved),
         *_cards(bench, resolved, base),
     ]
@@ -87,6 +89,14 @@ def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
         if getattr(resolved.parallel.offload, what) == "none":
             changes = {f"parallel.offload.{what}": "host"}
             yield Change(name=f"{name} in host memory", group=f"offload {what}", changes=changes)
+
+
+def _back(resolved: Resolved, base: Attempt) -> Iterator[Change]:
+    """Yield what leaves a part of the state on the device, where the place that it goes to has no room for it."""
+    for part, place in places(resolved.parallel.offload).items():
+        if base.missing_off_device.get(place):
+            changes = {f"parallel.offload.{part}": "none"}
+            yield Change(name=f"{part.replace('_', ' ')} on the device", group=f"offload {part}", changes=changes)
 
 
 def _recomputation(resolved: Resolved) -> Iterator[Change]:

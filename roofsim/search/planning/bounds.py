@@ -184,7 +184,8 @@ class Layouts:
     def part(self, where: NDArray[np.int64]) -> Layouts:
         """Return some of them."""
         columns = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(self, **{name: each[where] for name, each in columns.items() if isinstance(each, np.ndarray)})
+        parts: dict[str, Any] = {name: each[where] for name, each in columns.items() if isinstance(each, np.ndarray)}
+        return replace(self, **parts)
 
     @property
     def layers(self) -> float:

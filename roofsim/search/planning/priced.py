@@ -165,7 +165,7 @@ class Pricer:
         dollars, joules = (_of_each(resolved, rate) for rate in (dollars_per_second, joules_per_watt))
         answer = mesh_of(rows.family, self.reader.importer, self.reader.shared).evaluate(rows, watts=True)
         step, memory = answer.figures["step_time"], answer.figures["memory.peak"]
-        fits = memory <= answer.figures["memory.capacity"]
+        fits = answer.fits()
         step = np.where(fits, step, np.nan)
         figures = {"step_time": step, "memory": memory, "gpus": _each(resolved.gpus, len(piece))}
         figures |= {"cost": dollars * step, "energy": joules * answer.figures[WATTS] * step}

@@ -13,8 +13,10 @@ from roofsim.spec.reading.foreign import check_file, refuse_object
 from roofsim.spec.reading.source import Document, from_mapping, is_file
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_request, read_standard_input
+from roofsim.spec.scenario.offload import pairs_of
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 
+_OFFLOAD: Final = ("parallel", "offload")
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
 
 
@@ -94,7 +96,21 @@ def with_override(document: Document, key: str, value: Any, origin: str) -> Docu
         )
     if path[0] == "model" and len(path) > 1 and isinstance(document.data.get("model"), str):
         document = document.with_value(("model",), {"inherits": document.data["model"]}, place)
+    if path[:2] == _OFFLOAD and len(path) > len(_OFFLOAD):
+        document = _with_pairs(document, place)
     return document.with_value(path, value, place)
+
+
+def _with_pairs(document: Document, place: Place) -> Document:
+    """Return a scenario whose offload is a mapping, where it was written as ``part=place,part=place``."""
+    section = document.data.get("parallel")
+    given = section.get("offload") if isinstance(section, dict) else None
+    if not isinstance(given, str):
+        return document
+    try:
+        return document.with_value(_OFFLOAD, pairs_of(given), place)
+    except ValueError:  # whoever reads the section says what is wrong with it
+        return document
 
 
 def section_path(key: str, place: Place) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ HOST: Final = "host"
 Place = Literal["none", "host", "cxl", "nvme", "nvmeof"]
 
 
-def _pairs(value: Any) -> Any:
+def pairs_of(value: Any) -> Any:
     """Return the mapping that ``part=place,part=place`` says, as a command line writes it; anything else as it is."""
     if not isinstance(value, str):
         return value
@@ -69,7 +69,7 @@ def _pairs(value: Any) -> Any:
 
 
 #: Parts and places, as a mapping or as pairs with an equals sign.
-Pairs = BeforeValidator(_pairs)
+Pairs = BeforeValidator(pairs_of)
 
 
 class OffloadShare(Strict):

@@ -1,0 +1,123 @@
+"""Find what makes a job fit that does not: on the same hardware, and on other or more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.verdicts import missing_there
+from roofsim.api import resolve_document
+from roofsim.decide.advice import Advice, advice_of
+from roofsim.decide.candidates import written
+from roofsim.decide.changes import read_changes
+from roofsim.decide.jobs import gain_of
+from roofsim.errors import NoDataError, SpecError
+from roofsim.records import dataclass, replace
+from roofsim.units import binary_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.decide.jobs import Job
+    from roofsim.search.fitting.changes import Remedy
+
+#: Changes that are proposed on the same hardware, and on other or more.
+_SAME: Final = 3
+_OTHER: Final = 2
+#: Keys that say what is computed, and what is said of remedies that change one.
+_SHAPES: Final = (
+    "precision",
+    "optimizer",
+    "sequence_length",
+    "image_size",
+    "prompt_length",
+    "output_length",
+    "context_length",
+)
+_OTHERWISE: Final = "changes what is computed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """What makes the first job fit that does not: on the same hardware, and on other or more; the fastest first."""
+
+    job: Job
+    same: tuple[Advice, ...]
+    other: tuple[Advice, ...]
+
+    def sentence(self, free: Sequence[Advice], buy: Sequence[Advice]) -> str:
+        """Return that it does not fit, and the fastest way to make it fit; of all that is proposed for free and to buy."""
+        memory = self.job.asking.before.memory
+        taken = f"it needs {binary_bytes(float(memory.device_total))} of {binary_bytes(float(memory.capacity))}"
+        elsewhere = missing_there(memory.missing_off_device)
+        said = f"Memory first: {self.job.name} does not fit, {elsewhere or taken}. "
+        best = max(free, key=lambda one: (not _computes_otherwise(one), one.gain), default=None)
+        if best is not None:
+            pace = f"at {1.0 + best.gain:.2f} times the speed that it would have with enough memory"
+            command = self.job.command.replace(" --base ", " --set ")  # as `fit` calls it
+            more = f"`roofsim fit {command}` lists more"
+            return f"{said}{best.change} makes it fit on this hardware, {pace}; {more}. "
+        best = min(buy, key=lambda one: math.inf if one.usd is None else one.usd, default=None)
+        if best is not None:
+            return f"{said}Nothing that was tried makes it fit on this hardware; {best.change} does. "
+        search = f"`roofsim fit {self.job.name} --fewest gpus --gpu h100` finds the fewest of a card that do"
+        return f"{said}Nothing that was tried makes it fit on so few GPUs, of any card; {search}."
+
+
+def _computes_otherwise(one: Advice) -> bool:
+    """Tell whether advice changes what is computed."""
+    return one.kind == "precision" or _OTHERWISE in one.why
+
+
+def fitting(jobs: Sequence[Job]) -> Fitting | None:
+    """Return what makes the first job fit that does not; None where all do."""
+    lacking = [job for job in jobs if not bool(job.asking.before.memory.fits)]
+    if not lacking:
+        return None
+    from roofsim.search.fitting.answer import fit_document
+
+    job = lacking[0]
+    try:
+        found = fit_document(job.asking.document, resolve_document).remedies
+    except (SpecError, NoDataError):
+        found = None
+    same, other = ((), ()) if found is None else (found.same, found.other)
+    return Fitting(job=job, same=_proposed(jobs, job, same, _SAME), other=_proposed(jobs, job, other, _OTHER))
+
+
+def _proposed(jobs: Sequence[Job], job: Job, remedies: Sequence[Remedy], most: int) -> tuple[Advice, ...]:
+    every = [one for remedy in remedies if (one := _advice(jobs, job, remedy)) is not None]
+    return tuple(every[:most])
+
+
+def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy) -> Advice | None:
+    """Return a remedy as advice; None where it is not one that every verb takes, or makes another job impossible."""
+    changes = {_key(path): value for path, value in remedy.attempt.changes.items() if value is not None}
+    text = ",".join(f"{key}={written(value)}" for key, value in changes.items())
+    try:
+        gain = gain_of(jobs, read_changes(text), everywhere=False)
+    except SpecError:
+        return None
+    if gain is None or not gain.fits:
+        return None
+    before, after = job.asking.before.cost["usd_per_hour"], remedy.attempt.usd_per_hour
+    usd: Any = None if before is None or after is None else float(after) - float(before)
+    otherwise = f"; {_OTHERWISE}" if any(key in _SHAPES for key in changes) else ""
+    held = f"{binary_bytes(remedy.attempt.memory)} of {binary_bytes(remedy.attempt.capacity)}"
+    advice = advice_of(
+        jobs,
+        gain,
+        kind="gpus" if remedy.hardware else "memory",
+        change=text,
+        why=f"makes it fit: {held}{otherwise}",
+        usd=usd if remedy.hardware else 0.0,
+        price=remedy.attempt.price if remedy.hardware else None,
+        comparable=not remedy.hardware or remedy.attempt.price == job.asking.before.cost["price"],
+    )
+    return replace(advice, decided=True, measure=None, measure_command=None)
+
+
+def _key(path: str) -> str:
+    """Return a path of a scenario as ``--set`` calls it."""
+    section, _, key = path.partition(".")
+    return key if section == "workload" else path
