@@ -78,10 +78,10 @@ def fitting(jobs: Sequence[Job]) -> Fitting | None:
 
     job = lacking[0]
     try:
-        found = fit_document(job.asking.document, resolve_document).remedies
+        remedies = fit_document(job.asking.document, resolve_document).remedies
     except (SpecError, NoDataError):
-        found = None
-    same, other = ((), ()) if found is None else (found.same, found.other)
+        remedies = None
+    same, other = ((), ()) if remedies is None else (remedies.same, remedies.other)
     return Fitting(job=job, same=_proposed(jobs, job, same, _SAME), other=_proposed(jobs, job, other, _OTHER))
 
 

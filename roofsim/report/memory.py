@@ -13,7 +13,7 @@ from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
 from roofsim.analyze.verdicts import FITS, TIGHT
 from roofsim.memory.in_flight import waiting_bytes
-from roofsim.report import words
+from roofsim.report import room, words
 from roofsim.report.grid import Columnwise, Grid, number, text
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(table)
     console.print(
         f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
-        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: {words.room(ledger)}"
+        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: {room.room(ledger)}"
     )
     _print_intervals(console, evaluation, ledger)
     console.print(
@@ -64,7 +64,7 @@ def print_shortfall(console: Console, ledger: Memory) -> None:
     """Print that a scenario does not fit, or may not, before anything else is said of it; nothing where it fits."""
     if ledger.verdict != FITS:
         capacity, taken = words.gibibytes(float(ledger.capacity)), words.gibibytes(float(ledger.device_total))
-        verdict, _, why = words.room(ledger).partition(", ")
+        verdict, _, why = room.room(ledger).partition(", ")
         console.print(Text(f"{verdict}: {taken} of {capacity}, {why}", style="bold"))
 
 

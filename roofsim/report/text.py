@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roofsim.analyze.bottleneck import UNBOUND
-from roofsim.report import words
+from roofsim.report import room, words
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
@@ -60,9 +60,7 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows = (
         []
         if result.memory.fits
-        else [
-            ("verdict", f"{words.room(result.memory)}; times and rates are those of {words.with_room(result.memory)}")
-        ]
+        else [("verdict", f"{room.room(result.memory)}; times and rates are those of {room.with_room(result.memory)}")]
     )
     rows.append(("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}"))
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
@@ -147,7 +145,7 @@ def _memory(result: Result) -> str:
         f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}",
         f"peak in {memory.peak_phase}, {memory.peak_op}",
     )
-    return f"{taken}: {words.room(memory)} ({at})"
+    return f"{taken}: {room.room(memory)} ({at})"
 
 
 def _cost(result: Result) -> str:

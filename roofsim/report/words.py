@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roofsim.analyze.ratio import PricedStep
-    from roofsim.analyze.result import Memory, Result
+    from roofsim.analyze.result import Result
 
 __all__ = [
     "BOUND_WORDS",
@@ -36,15 +36,12 @@ __all__ = [
     "parameters",
     "percent",
     "price_range",
-    "room",
     "room_cell",
-    "room_of",
     "seconds",
     "short_bound",
     "sizes",
     "unit_of",
     "utilization",
-    "with_room",
 ]
 
 #: Verdict on memory -> the words of a column named "fits".
@@ -365,31 +362,6 @@ def _member(result: Result) -> str:
     if not leading or rates[leading] >= MOST * sum(rates.values()):
         return ""
     return f" ({_MEMBERS[str(result.bound)][leading]})"
-
-
-def room(memory: Memory) -> str:
-    """Say whether a peak fits, what is left or missing, and how likely it fits where the interval holds the capacity."""
-    said = room_of(memory.verdict, float(memory.device_total), float(memory.capacity), memory.fit_probability)
-    from roofsim.analyze.verdicts import missing_there  # lists of catalogs need none
-
-    elsewhere = missing_there(memory.missing_off_device)
-    if not elsewhere:
-        return said
-    lacks = memory.device_total > memory.capacity
-    return f"{said}, and {elsewhere}" if lacks else f"does NOT fit, {elsewhere}"
-
-
-def with_room(memory: Memory) -> str:
-    """Return whose times and rates are given of what does not fit."""
-    return f"a {'GPU' if memory.device_total > memory.capacity else 'node'} with enough memory"
-
-
-def room_of(verdict: str, peak: float, capacity: float, probability: float | None) -> str:
-    """Say the same of plain figures; bytes."""
-    amount = f"{gibibytes(abs(capacity - peak))} {'left' if capacity >= peak else 'missing'}"
-    if verdict == "does_not_fit":
-        return f"does NOT fit, {amount}"
-    return f"{verdict}, {amount}{chance(verdict, probability)}"
 
 
 def chance(verdict: str, probability: float | None) -> str:

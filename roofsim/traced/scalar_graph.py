@@ -55,15 +55,13 @@ class ScalarGraph:
         self._rests: dict[Sym, tuple[Sym, Sym]] = {}
         self._left: dict[tuple[Sym, Sym], Sym] = {}  # the other way round
         self._products: dict[Sym, list[Sym]] = {}  # of a number with shares of which there is such a rest
-        self._beside: dict[
-            tuple[Any, float], Sym
-        ] = {}  # sum of 1 and a number, or difference, and the sign -> the number
+        #: Sum of 1 and a number, or difference, and the sign -> the number.
+        self._beside: dict[tuple[Any, float], Sym] = {}
         self._rest_of: dict[Sym, Sym] = {}  # 1 without a number
         self._factors: dict[Sym, tuple[tuple[Any, int], ...]] = {}
         """Product and quotient -> its factors, 1 or -1 each."""
-        self._asked: dict[
-            Sym, tuple[Any, Any, Any]
-        ] = {}  # comparison -> the function, and what it was asked to compare
+        #: Comparison -> the function, and what it was asked to compare.
+        self._asked: dict[Sym, tuple[Any, Any, Any]] = {}
         self._maxima = SoftMaxima(self.nodes, self._beside)
         self._roots: dict[Sym, tuple[Any, float]] = {}  # root -> the sum of powers, and the exponent of these
 
@@ -196,10 +194,10 @@ class ScalarGraph:
 
     def _soft_maximum(self, larger: Sym, other: Sym) -> Any:
         """Return a product as the soft maximum that it is; None where it is none, or there is nothing to gain."""
-        found = self._maxima.read(larger, other)
-        if found is None or not 1.0 <= found[2] <= _MOST_POWER:
+        parts = self._maxima.read(larger, other)
+        if parts is None or not 1.0 <= parts[2] <= _MOST_POWER:
             return None
-        *ends, exponent = found
+        *ends, exponent = parts
         powers = [self._power(one, exponent) for one in ends]
         if any(power is None for power in powers):
             return None

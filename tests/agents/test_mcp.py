@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_as_the_command_says_it(monkeypatch, capsys):
         ("sweep", {"scenario": MODEL, "axes": {"micro_batch_size": list(range(1, 30_000))}}, "at most 20,000"),
         ("plan", {"scenario": MODEL, "top": 0}, "expected a whole number from 1 to 1,000,000; got '0'"),
         ("plan", {"scenario": MODEL, "gpus": 2, "objective": "speed"}, "objective"),
-        ("compare", {"scenario": MODEL, "gpus": ["a1000"]}, "Did you mean 'a100"),
+        ("compare", {"scenario": MODEL, "gpus": ["a1001"]}, "Did you mean 'a100"),
         ("list", {"catalog": "cards"}, "no catalog 'cards'"),
         ("list", {"catalog": "gpus", "search": "h10o"}, "nothing is called 'h10o'. Near: "),
         ("list", {"catalog": "gpus", "filters": {"vendr": "amd"}}, "Did you mean 'vendor'"),

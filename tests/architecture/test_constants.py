@@ -105,7 +105,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "graph/ops/composite.py": {"OptimizerUpdate.flops_per_element"},
     "graph/ops/indexed.py": {4},
     "graph/topology.py": {"CUBE_MESH_6", "CUBE_MESH_4", "DIE_MESH", "ROUNDING"},
-    "cost/kernels/models/gemm.py": {"TILES", "SPLITS", "_THINNESS", "K_STEP", "PARTIAL_BYTES", "_FEW", "_PARTIAL"},
+    "cost/kernels/models/gemm.py": {"TILES", "SPLITS", "_THINNESS", "K_STEP", "PARTIAL_BYTES", "_FEW", "_PARTIAL", "_AT_ONCE"},
     "cost/kernels/models/convolution.py": {
         "TILES", "POINT_TILES", "MATRIX_WIDTH", "PATCHES", "FUSED_CHANNELS", "FUSED_AREA", "FUSED_POINTS", "STAGED_SIDE",
         "STAGED_POINTS", "STEP", "FULL_BLOCK", "ALIGNMENT", "FEW_CHANNELS", "STAGED_LAUNCHES", "FLAT", "SPARED", "SQUARE", 64,
@@ -236,7 +236,15 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/serving/asked.py": {"RANKS", "STAGES", "WORKERS"},
     "search/serving/rivals.py": {"_SMALL"},
     "search/serving/search.py": {"_ROUNDING", "search_servers(k)"},
-    "search/sweep.py": {"LOOKED", "MOST_TOGETHER", "REPLAYED_FROM"},
+    "search/sweep.py": {"MOST_POINTS", "MOST_TOGETHER", "REPLAYED_FROM"},
+    # how many points a table may have, are looked at, worked out at once or tried; from how many on a loop is compiled
+    "search/table.py": {"_MANY"},
+    "search/whole.py": {"NOT_OWN", "_REST", "_TRIED"},
+    "traced/open_mesh.py": {"AT_A_TIME", "COMPILED", "_HELD", "_LARGE"},
+    "traced/scalar_graph.py": {"_MOST_POWER"},  # of a soft maximum that is written as a sum of powers
+    "traced/soft_maxima.py": {"_ROUNDED"},
+    "traced/unrolled.py": {"MOST_SCALARS"},
+    "traced/compiled_mesh.py": {"_MAGIC", "_MAGIC_BITS", "_ROOT_HALF"},  # parts of a logarithm
     "search/crossing.py": {"CHECKED", "_MOST_AXES"},
     "search/sampling.py": {"MOST_VALUES"},
     "search/planning/engines.py": {"_TRIED"},

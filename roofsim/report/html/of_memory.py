@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ledger import memory_of
-from roofsim.report import words
+from roofsim.report import room
 from roofsim.report.html import memories, of_any
 from roofsim.report.html.blocks import ReportPage, Section
 from roofsim.report.html.of_run import evaluation_of_scenario
@@ -34,6 +34,6 @@ def page(answer: Any, asked: AskedReport) -> ReportPage:
             Section(title="In full", blocks=in_full.blocks),
         ),
         "data": made.data | {"charts": {"memory": curve}},
-        "verdict": (f"Memory: {words.room(memory_of(evaluation))}.",),
+        "verdict": (f"Memory: {room.room(memory_of(evaluation))}.",),
     }
     return ReportPage(**{**made.__dict__, **own})

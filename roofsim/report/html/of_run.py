@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.timeline import timeline
 from roofsim.decide.market import market_of
 from roofsim.decide.prices import offers_of
-from roofsim.report import text, words
+from roofsim.report import room, text, words
 from roofsim.report.html import dial, lanes, memories, resources, rooflines
 from roofsim.report.html.bars import Bar, BarPiece, stacked
 from roofsim.report.html.blocks import (
@@ -92,12 +92,12 @@ def evaluation_of_scenario(scenario: dict[str, Any]) -> Evaluation:
 def verdict(result: Result) -> tuple[str, ...]:
     """Return what limits a step and whether it fits, as sentences."""
     limited = f"Limited by {words.bound_sentence(result)}."
-    memory = words.room(result.memory)
-    room = f"Memory: {memory}."
+    memory = room.room(result.memory)
+    fits = f"Memory: {memory}."
     return (
-        (room, f"{limited} Times and rates are those of {words.with_room(result.memory)}.")
+        (fits, f"{limited} Times and rates are those of {room.with_room(result.memory)}.")
         if not result.memory.fits
-        else (limited, room)
+        else (limited, fits)
     )
 
 

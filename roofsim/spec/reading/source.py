@@ -244,7 +244,6 @@ def _syntax_problem(error: Exception, text: str, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
     lines = text.splitlines()
-    # A reader of YAML that reads ahead may have a limit of its own, beyond ours.
     wrong = f"is nested deeper than {DEEPEST} levels" if "nesting depth" in what else f"is not valid YAML: {what}"
     if mark is None:
         return Problem(wrong, Place(source))
