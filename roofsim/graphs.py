@@ -95,14 +95,21 @@ def around(resolved: Resolved) -> tuple[Any, ...]:
         "tf32" in resolved.gpu.peak,
         resolved.system.host.issue_factor,
         written_from(resolved),
-        resolved.engine.separates_experts(resolved.architecture.name),
+        _separates_experts(resolved),
+    )
+
+
+def _separates_experts(resolved: Resolved) -> bool:
+    """Tell whether products of experts stand alone: of a model without experts never, so that its graphs serve all cards."""
+    return not is_none(resolved.model.traits().experts) and resolved.engine.separates_experts(
+        resolved.architecture.name
     )
 
 
 def library_passes(resolved: Resolved, precision: Precision) -> list[Pass]:
     """Return the passes that state which of a library's products run: the last of all, once every product stands."""
     passes = packed_weight_passes(resolved, precision)
-    if not resolved.engine.separates_experts(resolved.architecture.name):
+    if not _separates_experts(resolved):
         return passes
     from roofsim.passes.kernels.separate_experts import SeparateExperts
 

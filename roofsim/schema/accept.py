@@ -296,18 +296,18 @@ def _limited(check: Check, field: Any) -> Check:
         return _unknown
     if field.bounds:
         check = _bounded(check, field.bounds)
-    least = field.options.get("min_length")
-    return check if least is None else _long_enough(check, least)
+    least, most = field.options.get("min_length"), field.options.get("max_length")
+    return check if least is None and most is None else _of_length(check, least or 0, most)
 
 
-def _long_enough(check: Check, least: int) -> Check:
-    def long_enough(value: Any, info: Info) -> Any:
+def _of_length(check: Check, least: int, most: int | None) -> Check:
+    def of_length(value: Any, info: Info) -> Any:
         made = check(value, info)
-        if len(made) < least:
-            raise UnsureError("a longer value")
+        if len(made) < least or (most is not None and len(made) > most):
+            raise UnsureError("a value of another length")
         return made
 
-    return long_enough
+    return of_length
 
 
 def _bounded(check: Check, bounds: dict[str, Any]) -> Check:

@@ -22,7 +22,7 @@ UNSET: Final[Any] = _Unset()
 BOUNDS: Final = ("gt", "ge", "lt", "le")
 #: Options of a field that limit no values, or that `roofsim.schema.accept` knows.
 _KNOWN: Final = frozenset(
-    {*BOUNDS, "default", "default_factory", "alias", "description", "examples", "min_length", "strict"}
+    {*BOUNDS, "default", "default_factory", "alias", "description", "examples", "min_length", "max_length", "strict"}
 )
 
 

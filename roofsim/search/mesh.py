@@ -90,8 +90,7 @@ class MeshAnswer:
 
     def fits(self) -> NDArray[Any]:
         """Return whether each point fits, on the device and where its state goes."""
-        room: NDArray[Any] = self.figures["memory.peak"] <= self.figures["memory.capacity"]
-        return room & (self.figures[MISSING] <= 0.0)
+        return fitting(self.figures)
 
     def refuse(self, places: NDArray[Any], code: str) -> None:
         """Note points that break a rule."""
@@ -99,6 +98,12 @@ class MeshAnswer:
             if code not in self.codes:
                 self.codes.append(code)
             self.refused[places] = self.codes.index(code)
+
+
+def fitting(figures: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return whether points of some figures fit, on the device and where their state goes."""
+    room: NDArray[Any] = figures["memory.peak"] <= figures["memory.capacity"]
+    return room & (figures[MISSING] <= 0.0)
 
 
 class FamilyMesh:

@@ -17,7 +17,7 @@ from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.base import check_base, check_refused
 from roofsim.search.families import MOST_RESOLVED, families_of, rows_of
-from roofsim.search.mesh import TRACED, mesh_of
+from roofsim.search.mesh import TRACED, fitting, mesh_of
 from roofsim.search.pieces import NOT_FOR_ARRAYS, PieceReader
 from roofsim.search.resolving import SharedResolver
 from roofsim.search.sampling import FIGURES
@@ -143,7 +143,7 @@ class _Sweep:
             name: values for name, values in answer.figures.items() if name in self.wanted
         }
         if _FITS in self.wanted:
-            figures[_FITS] = answer.figures["memory.peak"] <= answer.figures["memory.capacity"]
+            figures[_FITS] = fitting(answer.figures)
         self.columns.put_whole(whole.index(), figures, ~answer.left & (answer.refused < 0))
         left = np.flatnonzero(answer.left)
         for first in range(0, len(left), MOST_RESOLVED):

@@ -47,13 +47,15 @@ def command_of(verb: str, scenario: Mapping[str, Any], options: Mapping[str, Any
     named = is_named(scenario)
     words = ["roofsim", verb, str(scenario["model"]) if named else FILE]
     taken = TAKEN[verb]
+    swept = {str(key) for one in taken if one.alone for key in options.get(one.name) or ()}
     for one in taken:
         if one.flag is None and one.name in options:
             words += _alone(options[one.name])
     if named:
         for section in SECTIONS:
             for key, value in (scenario.get(section) or {}).items():
-                words += _said(verb, section, str(key), value)
+                if str(key) not in swept and f"{section}.{key}" not in swept:
+                    words += _said(verb, section, str(key), value)
     for one in taken:
         if one.flag is not None and one.name in options:
             words += _flagged(one, options[one.name])

@@ -29,11 +29,14 @@ class VerbOption:
         one text with commas), ``axes`` (key -> values) or ``amounts`` (name -> a text or a number).
     flag
         What the command line calls it; without one its texts stand alone.
+    alone
+        Whether a key that it gives values of may not be stated beside it.
     """
 
     name: str
     form: str
     flag: str | None
+    alone: bool = False
 
 
 _BOUNDS: Final = (
@@ -74,7 +77,7 @@ TAKEN: Final[dict[str, tuple[VerbOption, ...]]] = {
         VerbOption("simulated", "switch", "--simulate"),
     ),
     "sweep": (
-        VerbOption("axes", "axes", "--axis"),
+        VerbOption("axes", "axes", "--axis", alone=True),
         VerbOption("figures", "joined", "--figure"),
     ),
     "plan": (

@@ -34,8 +34,8 @@ COMMANDS = {
     "list --help": (16, {"numpy", "rich", "yaml"}),
     "list gpus": (42, {"numpy"}),
     "list models --json": (40, {"numpy", "rich"}),
-    "run gpt.yaml --gpu a100 --json": (303, {"rich"}),
-    "run gpt.yaml --gpu a100": (310, set()),
+    "run gpt.yaml --gpu a100 --json": (305, {"rich"}),
+    "run gpt.yaml --gpu a100": (312, set()),
     "run resnet50 --gpu h100 --batch 64 --csv": (295, {"rich"}),
     "run llama3-8b --gpu h100 --phase generate --prompt-length 1k --output-length 64 --json": (297, {"rich"}),
 }

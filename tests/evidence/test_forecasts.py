@@ -190,9 +190,9 @@ def test_what_is_asked_must_be_complete(home, line, words):
 
 
 def test_what_cannot_be_predicted_is_named(home):
-    wrong = LINES[0] | {"scenario": {"model": "gpt2", "hardware": {"gpu": "a1000"}}}
+    wrong = LINES[0] | {"scenario": {"model": "gpt2", "hardware": {"gpu": "a1001"}}}
     (home / FILE).write_text(json.dumps(wrong))
-    with pytest.raises(SpecError, match=r"small: .*a1000"):
+    with pytest.raises(SpecError, match=r"small: .*a1001"):
         sealed.seal("2026-12-01")
     assert not (home / sealed.SEALS).exists()
 

@@ -95,13 +95,13 @@ def test_a_set_is_predicted_both_ways_and_what_is_refused_is_counted():
     wrong = Case(
         name="wrong",
         measured=1.0,
-        scenario={"model": "gpt2", "workload": {"phase": "train"}, "hardware": {"gpu": "a1000"}},
+        scenario={"model": "gpt2", "workload": {"phase": "train"}, "hardware": {"gpu": "a1001"}},
     )
     stated, plain = predict([*cases, wrong]), predict([*cases, wrong], plain=True)
     assert [row.case for row in stated.rows] == [row.case for row in plain.rows] == cases
     assert [row.predicted for row in stated.rows] != [row.predicted for row in plain.rows]
     assert [case.name for case, _ in stated.refused] == ["wrong"]
-    assert "a1000" in stated.refused[0][1]
+    assert "a1001" in stated.refused[0][1]
 
 
 # -- cells --------------------------------------------------------------------------------------------------------------

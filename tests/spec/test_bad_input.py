@@ -127,7 +127,7 @@ CASES = {
     "card without peaks": (inline("memory: {capacity: 80 GiB, bandwidth: 3 TB/s}"), r"gpu.peak: required key is missing"),
     "card with bare numbers": (inline("peak: {bf16: 400}, memory: {capacity: 80 GiB, bandwidth: 3 TB/s}"), r"gpu.peak.bf16: expected a quantity in FLOP/s"),
     "card of an unknown generation": (inline(f"{CARD}, architecture: fermi, memory: {{capacity: 8 GiB, bandwidth: 1 TB/s}}"), r"unknown architecture 'fermi'"),
-    "card that inherits nothing known": (inline("inherits: a1000"), r"hardware.gpu.inherits: unknown gpu 'a1000'"),
+    "card that inherits nothing known": (inline("inherits: a1001"), r"hardware.gpu.inherits: unknown gpu 'a1001'"),
     "sparse-looking peak": (inline("inherits: h100, peak: {bf16: 1979 TFLOP/s}"), r"1.979 PFLOP/s is 2.0 times what 132 hopper units do .*looks like a figure with sparsity; state the dense one, 989 TFLOP/s"),
     "gigabytes or gibibytes": (inline(f"{CARD}, memory: {{capacity: 80, bandwidth: 3 TB/s}}"), r"memory.capacity: expected a quantity in B, for example '80 GiB'; got 80"),
     "empty mapping in a card": (inline("inherits: a100, memory: {}"), r"hardware.gpu.memory: an empty mapping changes nothing"),

@@ -78,7 +78,7 @@ def test_the_archive_is_the_same_every_time_and_names_no_folder_of_this_machine(
 
 
 def test_the_archive_and_the_page_are_small(archive, laid):
-    assert len(archive) < 5.5e6
+    assert len(archive) < 6e6  # half of it the catalog
     page = sum(
         len(content) for name, content in laid.files.items() if name == "index.html" or name.startswith("static/")
     )

@@ -64,7 +64,7 @@ ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sweep", {"scenario": SMALL, "options": {"axes": {"workload.micro_batch_size": [1, 2, 4]}}}),
     ("timeline", {"scenario": SMALL}),
     ("explain", {"scenario": SMALL, "options": {"figure": "step_time"}}),
-    ("run", {"scenario": {"model": "gpt2-124m", "hardware": {"gpu": "a1000"}}}),
+    ("run", {"scenario": {"model": "gpt2-124m", "hardware": {"gpu": "a1001"}}}),
 )
 
 

