@@ -18,7 +18,16 @@ def scratch(monkeypatch):
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(documents.ROOT)))
+#: Documents whose examples search and read profiles for most of a minute.
+LONG = ("docs/how-to/advise.md", "docs/how-to/check.md")
+EXAMPLES = [
+    pytest.param(path, id=name, marks=pytest.mark.slow if name in LONG else ())
+    for path in documents.documents()
+    for name in [str(path.relative_to(documents.ROOT))]
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_examples_print_what_the_document_says(path, scratch):
     for _, written, now in documents.examples(path):
         assert now == written, f"`make docs` writes what {path.name} prints now"
