@@ -13,10 +13,21 @@ settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True
 settings.load_profile("ci")
 
 GOLDEN = Path(__file__).parent / "golden"
+#: Tests that take more than five seconds each, and whose subject shorter ones cover too.
+LONG = Path(__file__).parent / "long.txt"
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Put the tests of `LONG` into the long suites."""
+    long = set(LONG.read_text(encoding="utf-8").split())
+    for item in items:
+        if item.nodeid.split("[")[0] in long or item.nodeid in long:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish():
