@@ -70,7 +70,7 @@ def test_a_question_comes_before_what_is_left_of_getting_warm():
             yield number
 
     left = steps()
-    with open(read, "rb", buffering=0) as source:  # noqa: PTH123  # an open file, not a path
+    with os.fdopen(read, "rb", buffering=0) as source:
         until_asked(source, left)
         assert done == [0, 1]
         source.read(8)
