@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 CLOSE = 1e-6
 ROUNDING = 1e-12
 #: Elasticities lie between -1 and 0, but for soft corners; where copies, collectives or other stages run beside kernels, what hides
-#: behind these is counted at full clock and by the device alone, which leaves more. The time over
-#: which a power controller averages scales with launches, the other time constant of a card (`PricedKernels.held_share`): a shorter one
-#: holds long products to the limit by themselves, up to +0.012 as far as is known (internlm2-7b forward on b200).
+#: behind these is counted at full clock and by the device alone, which leaves more. The time over which a power controller averages
+#: scales with launches, the other time constant of a card (`PricedKernels.held_share`): a shorter one holds long products to the
+#: limit by themselves, up to +0.012 as far as is known (internlm2-7b forward on b200).
 SOFT, SOFT_BESIDE = 0.015, 1.0
 #: Keys below which a number may be negative: differences and derivatives, and what is quoted from elsewhere.
 SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error", "slowdown"})
