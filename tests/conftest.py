@@ -24,7 +24,7 @@ def pytest_addoption(parser):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Put the tests of `LONG` into the long suites."""
-    long = set(LONG.read_text(encoding="utf-8").split())
+    long = set(LONG.read_text(encoding="utf-8").splitlines())
     for item in items:
         if item.nodeid.split("[")[0] in long or item.nodeid in long:
             item.add_marker(pytest.mark.slow)
