@@ -8,6 +8,7 @@ import pytest
 
 from roofsim.analyze.catalogs import json_schema
 from roofsim.api import resolve, run
+from roofsim.decide.whatif import whatif
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim.spec.engine.facts import groups, path_of, paths, stated_names
@@ -65,14 +66,31 @@ def test_a_fact_means_the_same_however_it_is_written(fact):
     assert flat.changed(**{fact: flat.fact(fact)}) == flat
 
 
-def test_facts_of_a_scenario_keep_the_rest_of_their_group():
-    """A part of a fact that has parts takes the place of it all, unless a dot leads to it."""
+@pytest.mark.parametrize(
+    "overlap", [{"overlap": {"tensor": True}}, {"overlap.tensor": True}, {"communication": {"overlap": {"tensor": True}}}]
+)
+def test_facts_of_a_scenario_keep_the_rest_of_their_group(overlap):
+    """A part that is stated leaves the other parts of its fact, and the other facts of its group, as the engine has them."""
     own = catalog_engine("megatron-core")
-    engine = engine_with({"overlap": {"tensor": False}, "cross_entropy": "fused"}, engine="megatron-core")
-    assert engine.communication.overlap == type(own.communication.overlap)(tensor=False)
+    engine = engine_with(overlap | {"cross_entropy": "fused"}, engine="megatron-core")
+    assert own.communication.overlap.pipeline  # which it would not by itself
+    assert engine.communication.overlap == own.communication.overlap.model_copy(update={"tensor": True})
     assert engine.fusion == own.fusion.model_copy(update={"cross_entropy": "fused"})
-    dotted = engine_with({"overlap.tensor": True}, engine="megatron-core")
-    assert dotted.communication.overlap == own.communication.overlap.model_copy(update={"tensor": True})
+
+
+def test_a_part_that_a_command_sets_leaves_the_others():
+    """``--set`` writes mappings where a dot stands."""
+    own = catalog_engine("megatron-core").communication.overlap
+    answer = whatif("gpt2-124m", {"engine_facts.overlap.data": False}, gpu="a100", engine="megatron-core")
+    facts = sure(answer.after).to_dict()["scenario"]["workload"]["engine_facts"]
+    assert facts["overlap"] == own.model_dump() | {"data": False}
+
+
+def test_a_table_is_stated_as_a_whole():
+    own = catalog_engine("megatron-core").attention.generation_on
+    engine = engine_with({"attention_generation_on": {"hopper": "flash2"}}, engine="megatron-core")
+    assert len(own) > 1
+    assert engine.attention.generation_on == {"hopper": "flash2"}
 
 
 def test_what_was_resolved_is_written_flat_and_runs_again():
@@ -95,6 +113,8 @@ def test_what_was_resolved_is_written_flat_and_runs_again():
         ({"matmul": 3}, r"matmul is a group of engine facts; expected a mapping. State facts of it: matmul: {accumulation: ...}"),
         ({"fusion": {"cross_entropy": "fusd"}}, r"engine_facts.fusion.cross_entropy: expected one of .* got 'fusd'. Did you mean"),
         ({"cross_entropy": "fusd"}, r"engine_facts.cross_entropy: expected one of .* got 'fusd'. Did you mean 'fused'"),
+        ({"overlap": {}}, "overlap: an empty mapping changes nothing"),
+        ({"overlap": {"tensor": True}, "overlap.tensor": False}, "'overlap.tensor' is stated twice"),
         ({"overlap.tensr": True}, r"engine_facts.overlap.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
         ({"sources": {}}, "unknown engine fact 'sources'"),
         ({"name": "mine"}, "unknown engine fact 'name'"),

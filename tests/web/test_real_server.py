@@ -96,7 +96,7 @@ def test_a_question_that_takes_too_much_memory_is_refused_and_the_next_one_answe
         "-P",
         "-m",
         "roofsim.web.worker",
-        str(480 * 2**20),
+        str(400 * 2**20),
     )  # far from its time limit when it is full
     axes = {"micro_batch_size": list(range(1, 3001)), "sequence_length": list(range(8, 1001))}
     with running(workers=1, limit=900.0, command=worker) as port:

@@ -16,7 +16,7 @@ from roofsim.spec.engine.base import Facts, Flat
 from roofsim.spec.engine.versions import NO_FACTS
 from roofsim.spec.reading.factor import refuse_empty
 from roofsim.spec.reading.source import Document
-from roofsim.spec.reading.validate import field_at, validate
+from roofsim.spec.reading.validate import field_at, models_of, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,10 +111,11 @@ class Stated:
         Raises
         ------
         SpecError
-            For a fact that there is not, for one that is stated twice, and for a group without facts.
+            For a fact that there is not, for one that is stated twice, and for a group or a fact with parts that states none.
         """
-        for key in groups(schema).keys() & facts.keys():
-            refuse_empty(facts[key], place((key,)), ".".join(filter(None, (path, key))))
+        for key, value in facts.items():
+            if key in groups(schema) or has_parts(schema, (str(key),)):
+                refuse_empty(value, place((key,)), ".".join(filter(None, (path, str(key)))))
         changed, seen = self, dict[Path_, str]()
         for keys, value in leaves(schema, facts):
             name = ".".join(keys)
@@ -122,7 +123,12 @@ class Stated:
             if where is None or where[0] in NO_FACTS:
                 raise SpecError(_unknown(schema, name, place(keys), path))
             if where in seen:
-                raise SpecError(Problem(f"{name!r} and {seen[where]!r} state the same engine fact", place(keys), path))
+                twice = (
+                    f"{name!r} is stated twice"
+                    if name == seen[where]
+                    else f"{name!r} and {seen[where]!r} state the same engine fact"
+                )
+                raise SpecError(Problem(twice, place(keys), path))
             seen[where] = name
             document = changed.document.with_value(where, value, place(keys))
             written = {key: old for key, old in changed.written.items() if key != where}
@@ -165,24 +171,39 @@ def _unknown(schema: type[BaseModel], name: str, place: Place, path: str) -> Pro
 
 
 def leaves(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[tuple[Path_, Any]]:
-    """Return keys and value of each fact that is stated: those in a mapping that is a group, one by one.
+    """Return keys and value of each fact that is stated, and of each part of one that has parts.
 
-    The flat names of some facts are those of groups as well; a mapping is then the group.
+    Tables, whose keys are the user's, are one value. The flat names of some facts are those of groups as well; a mapping is then
+    the group.
     """
     inside = groups(schema)
     stated: list[tuple[Path_, Any]] = []
     for key, value in facts.items():
-        if key in inside and isinstance(value, Mapping):
-            stated += [((key, str(leaf)), one) for leaf, one in value.items()]
-        else:
-            stated.append(((str(key),), value))
+        whole = key in inside and isinstance(value, Mapping)
+        known = [((key, str(leaf)), one) for leaf, one in value.items()] if whole else [((str(key),), value)]
+        for keys, one in known:
+            stated += _parts(schema, keys, one)
     return stated
+
+
+def _parts(schema: type[BaseModel], keys: Path_, value: Any) -> list[tuple[Path_, Any]]:
+    """Return keys and value of each part of a fact; of one without parts its own."""
+    if not has_parts(schema, keys) or not isinstance(value, Mapping) or not value:
+        return [(keys, value)]
+    return [part for key, one in value.items() for part in _parts(schema, (*keys, str(key)), one)]
+
+
+def has_parts(schema: type[BaseModel], keys: Path_) -> bool:
+    """Tell whether a fact has parts of names of their own, each of which may be stated by itself."""
+    where = path_of(schema, ".".join(keys))
+    info = None if where is None else field_at(schema, where)
+    return info is not None and bool(models_of(info.annotation))
 
 
 def stated_names(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[str]:
     """Return the flat names of the facts that are stated, however they are written; facts that there are not are left out."""
     stated = (path_of(schema, ".".join(keys)) for keys, value in leaves(schema, facts) if value is not None)
-    return [flat_name(schema, path[:2]) for path in stated if path is not None]
+    return list(dict.fromkeys(flat_name(schema, path[:2]) for path in stated if path is not None))
 
 
 def description_of(schema: type[BaseModel], name: str) -> str:

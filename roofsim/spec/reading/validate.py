@@ -200,12 +200,12 @@ def keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
         if isinstance(part, int):
             at = _element_of(at)
             continue
-        models = [model for model in _models_of(at) if _name_of(model, part) is not None]
+        models = [model for model in models_of(at) if _name_of(model, part) is not None]
         if not models:
             return []
         at = models[0].model_fields[str(_name_of(models[0], part))].annotation
     names: list[str] = []
-    for model in _models_of(at):
+    for model in models_of(at):
         names += [field.alias or name for name, field in model.model_fields.items()]
     return names
 
@@ -231,7 +231,7 @@ def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
     at: Any = schema
     field: FieldInfo | None = None
     for part in path:
-        models = [model for model in _models_of(at) if part in model.model_fields]
+        models = [model for model in models_of(at) if part in model.model_fields]
         if models:
             field = models[0].model_fields[str(part)]
             at = field.annotation
@@ -243,9 +243,10 @@ def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
     return field
 
 
-def _models_of(annotation: Any) -> list[type[BaseModel]]:
+def models_of(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that a value of an annotation may be."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
-        return [model for part in typing.get_args(annotation) for model in _models_of(part)]
+        return [model for part in typing.get_args(annotation) for model in models_of(part)]
     return []
