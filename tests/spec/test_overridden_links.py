@@ -55,8 +55,27 @@ def test_one_gpu_says_that_nothing_reads_its_links():
     assert "gpu.link.bandwidth: one GPU has no peer, nothing reads it" in resolved.assumed
 
 
+@pytest.mark.parametrize("value", ["2x", "126 GB/s"])
+def test_a_faster_link_to_the_host_is_faster_at_both_ends(value):
+    resolved = resolve(scenario(gpu__host_link__bandwidth=value))
+    assert sure(resolved.system.host_link).bandwidth == sure(resolved.gpu.host_link).bandwidth == 126e9
+    assert (
+        "system.host_link.bandwidth: changed as gpu.host_link.bandwidth is, the slower end counts" in resolved.assumed
+    )
+
+
+def test_copies_over_twice_the_link_take_half_the_time():
+    offloaded = scenario(gpu="a100", gpus=1) | {"parallel": {"offload": {"parameters": "host"}}}
+    offloaded["model"] = "llama3-8b"
+    offloaded["workload"] = {"phase": "decode", "engine": "huggingface", "precision": "bf16"}
+    once, twice = run(offloaded), run(offloaded, host_link__bandwidth="2x")
+    assert once.bound == "host_link"
+    copies = once.time["host_transfer"]
+    assert twice.time["host_transfer"] == pytest.approx(copies / 2.0, rel=0.1)
+
+
 def test_the_slower_end_of_the_link_to_the_host_is_named():
-    resolved = resolve(scenario(gpu__host_link__bandwidth="128 GB/s"))
-    assert "gpu.host_link.bandwidth: system.host_link is slower, 63.0 GB/s, and is read" in resolved.assumed
+    resolved = resolve(scenario(system__host_link__bandwidth="128 GB/s"))
+    assert "system.host_link.bandwidth: gpu.host_link is slower, 63.0 GB/s, and is read" in resolved.assumed
     both = resolve(scenario(gpu__host_link__bandwidth="128 GB/s", system__host_link__bandwidth="128 GB/s"))
     assert not [note for note in both.assumed if "host_link" in note]

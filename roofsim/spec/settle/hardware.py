@@ -167,7 +167,7 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
 def _with_links_of_card(
     node: Document, override: dict[str, list[tuple[tuple[str, ...], Any, Place]]], assumed: list[str], gpus: int
 ) -> Document:
-    """Apply what a scenario changes of a card's links to those of its node, which collectives run over; say where nothing reads it.
+    """Apply what a scenario changes of a card's links to the other ends, those of its node; say where nothing reads it.
 
     Raises
     ------
@@ -176,14 +176,18 @@ def _with_links_of_card(
     """
     own = {path for path, _, _ in override["system"]}
     for path, value, place in override["gpu"]:
-        if path[0] != "link" or path in own:
+        if path[0] not in ("link", "host_link") or path in own:
             continue
         key, name = f"gpu.{'.'.join(path)}", node.data.get("name")
-        if gpus == 1:
+        if path[0] == "host_link":
+            if node.data.get("host_link") is not None:
+                node = changed(node, System, path, value, place, "system")
+                assumed.append(f"system.{'.'.join(path)}: changed as {key} is, the slower end counts")
+        elif gpus == 1:
             assumed.append(f"{key}: one GPU has no peer, nothing reads it")
         elif node.data.get("topology") in HOST_ONLY:
             message = f"the GPUs of {name} reach one another over PCIe through the host; nothing reads {key}"
-            hint = "Override gpu.host_link and system.host_link instead, or name a --system whose GPUs are joined by links."
+            hint = "Override gpu.host_link instead, or name a --system whose GPUs are joined by links."
             raise SpecError(Problem(message, place, f"hardware.override.{key}", hint))
         elif node.data.get("link") is not None:
             node = changed(node, System, path, value, place, "system")
