@@ -24,16 +24,7 @@ if TYPE_CHECKING:
 #: Changes that are proposed on the same hardware, and on other or more.
 _SAME: Final = 3
 _OTHER: Final = 2
-#: Keys that say what is computed, and what is said of remedies that change one.
-_SHAPES: Final = (
-    "precision",
-    "optimizer",
-    "sequence_length",
-    "image_size",
-    "prompt_length",
-    "output_length",
-    "context_length",
-)
+#: What is said of remedies by which something else is computed.
 _OTHERWISE: Final = "changes what is computed"
 
 
@@ -102,7 +93,7 @@ def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy) -> Advice | None:
         return None
     before, after = job.asking.before.cost["usd_per_hour"], remedy.attempt.usd_per_hour
     usd: Any = None if before is None or after is None else float(after) - float(before)
-    otherwise = f"; {_OTHERWISE}" if any(key in _SHAPES for key in changes) else ""
+    otherwise = f"; {_OTHERWISE}" if any(one.computes_otherwise for one in remedy.changes) else ""
     held = f"{binary_bytes(remedy.attempt.memory)} of {binary_bytes(remedy.attempt.capacity)}"
     advice = advice_of(
         jobs,

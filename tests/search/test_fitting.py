@@ -498,3 +498,21 @@ def test_servers_fit_in_what_they_take_of_the_card(engine, low, high):
     )
     assert low < float(largest_batch.memory.device_total) / float(largest_batch.memory.capacity) < high
     assert any(f"{engine} takes 0." in note for note in answer.notes)
+
+
+def test_the_update_in_one_kernel_is_proposed_as_the_same_training():
+    """AdamW over lists of tensors holds copies beside the state that the fused kernel does not."""
+    asked = {"model": "gpt2-1558m", "workload": {"micro_batch_size": 1, "precision": "bf16"}}
+    small = {"hardware": {"gpu": "rtx4090", "override": {"gpu.memory.capacity": "14 GiB"}}}
+    remedies = sure(roofsim.fit(asked | small).remedies).same
+    fused = next(one for one in remedies if one.attempt.changes == {"workload.optimizer": "adamw-fused"})
+    assert not any(change.computes_otherwise for change in fused.changes)
+    assert fused.attempt.memory < 14 * GIB < roofsim.run(asked, gpu="rtx4090").memory.device_total
+    narrow = next(one for one in remedies if one.attempt.changes == {"workload.optimizer": "adam8bit"})
+    assert any(change.computes_otherwise for change in narrow.changes)
+
+
+def test_a_fused_update_is_not_proposed_again():
+    asked = {"model": "gpt2-1558m", "workload": {"precision": "fp32", "optimizer": "adamw-fused"}}
+    remedies = sure(roofsim.fit(asked, gpu="rtx4080", micro_batch_size=1).remedies)
+    assert not [one for one in remedies.same if one.attempt.changes.get("workload.optimizer") == "adamw-fused"]

@@ -67,7 +67,8 @@ def test_a_fact_means_the_same_however_it_is_written(fact):
 
 
 @pytest.mark.parametrize(
-    "overlap", [{"overlap": {"tensor": True}}, {"overlap.tensor": True}, {"communication": {"overlap": {"tensor": True}}}]
+    "overlap",
+    [{"overlap": {"tensor": True}}, {"overlap.tensor": True}, {"communication": {"overlap": {"tensor": True}}}],
 )
 def test_facts_of_a_scenario_keep_the_rest_of_their_group(overlap):
     """A part that is stated leaves the other parts of its fact, and the other facts of its group, as the engine has them."""

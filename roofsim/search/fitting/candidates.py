@@ -23,7 +23,14 @@ _RECOMPUTES: Final = ("none", "selective", "full")
 _SHARDINGS: Final = ("none", "optimizer", "gradients", "full")
 #: So many cards are tried that hold the scenario as it is, and as many with less memory, down to half of that.
 _CARDS: Final = 4
-_ADAM: Final = ("adamw", "adamw-fused", "adamw-loop")
+#: Keys that decide what is computed.
+_DECIDING: Final = frozenset(
+    {"precision", "optimizer", "sequence_length", "prompt_length", "output_length", "context_length", "image_size"}
+)
+#: AdamW over lists of tensors, which holds more beside them than one kernel for all does.
+_GROUPED: Final = "adamw"
+_FUSED: Final = "adamw-fused"
+_ADAM: Final = (_GROUPED, _FUSED, "adamw-loop")
 #: Narrower ways to train in and to serve in, from wide to narrow; by what is asked now.
 _TRAIN_IN: Final = {
     "fp32": ("16-amp", "16"),
@@ -49,12 +56,21 @@ class Change:
     ----------
     hardware
         Whether it needs other or more hardware.
+    in_another_way
+        Whether it computes the same numbers, but for rounding, by other kernels.
     """
 
     name: str
     group: str
     changes: Changes
     hardware: bool = False
+    in_another_way: bool = False
+
+    @property
+    def computes_otherwise(self) -> bool:
+        """Whether it changes what is computed."""
+        keys = {path.rpartition(".")[2] for path, value in self.changes.items() if value is not None}
+        return not self.in_another_way and not _DECIDING.isdisjoint(keys)
 
 
 def candidates(bench: Workbench, base: Attempt, batch: int | None = None) -> list[Change]:
@@ -79,6 +95,9 @@ def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     yield from _recomputation(resolved)
     for name, key, value in leaner_choices(resolved):
         yield Change(name=name, group=f"leaner {key}", changes={key: value})
+    if resolved.workload.optimizer == _GROUPED:
+        changes: Changes = {"workload.optimizer": _FUSED}
+        yield Change(name="fused AdamW", group="optimizer", changes=changes, in_another_way=True)
     if resolved.workload.optimizer in _ADAM:
         yield Change(name="8-bit Adam", group="optimizer", changes={"workload.optimizer": "adam8bit"})
     yield from _shardings(resolved)
