@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
+from roofsim.api import resolve_document
 from roofsim.decide.affordable import HOURS, Purse, affordable, priced_rows, within_reach
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.decide.cards import left_out, of_any_card
@@ -200,6 +201,7 @@ def budget_document(
     counts, alone = within_reach(document, {name: affordable(name, money, most) for name in priced})
     rows = priced_rows(document, priced, counts, Purse(usd=money, days=time))
     if not rows:
+        resolve_document(document)  # says what is wrong with the scenario, whatever the card
         raise SpecError(Problem("no card runs this within the budget", hint="Name cards: --gpu h100,a100."))
     counted = "tokens" if rows[0]["throughput.tokens_per_second"] else "samples"
     bought = _best_of_each(rows, money, time, counted, priced, refused)

@@ -129,6 +129,19 @@ def test_a_wrong_budget_says_what_is_wrong(asked, message):
         bought(**({"usd": 100, "days": 1} | asked))
 
 
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        ({"model": "lama3-8b"}, "unknown model 'lama3-8b'. Did you mean 'llama3-8b'"),
+        ({"model": "llama3-8b", "workload": {"precision": "bf17"}}, "unknown precision 'bf17'. Did you mean 'bf16'"),
+        ({"model": "llama3-8b", "workload": {"engine": "vllm"}}, "engine vllm does not run phase train"),
+    ],
+)
+def test_a_wrong_scenario_is_no_matter_of_money(scenario, message):
+    with pytest.raises(SpecError, match=message):
+        roofsim.budget(scenario, usd=100, days=1)
+
+
 def test_the_verb_prints_and_writes(capsys, monkeypatch):
     line = "budget resnet18 --usd 1k --days 3 --gpu h100,a100 --most 2 --batch 64"
     printed = []
