@@ -16,7 +16,7 @@ from roofsim.spec.scenario.point import Point
 from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +28,8 @@ _TEXTS: Final = ("assumed", "warnings", "origins")
 _DEGREES: Final = (
     "tensor", "pipeline", "virtual_stages", "data", "context", "context_heads", "expert", "expert_tensor",
 )  # fmt: skip
+#: What numbers of several points are not.
+_PLAIN: Final = (str, int, float)
 #: Stands for any number in the form of a scenario.
 _NUMBER: Final = "number"
 
@@ -245,8 +247,26 @@ def _numbers(values: list[Any], counts: list[int]) -> Any:
 
 def varying(resolved: Resolved) -> tuple[str, ...]:
     """Return the parts of a scenario that have numbers of several points."""
-    parts = {name: getattr(resolved, name) for name in parts_of(resolved)}
-    return tuple(name for name, part in parts.items() if mapped(part, lambda _: None) is not part)
+    return tuple(name for name in parts_of(resolved) if has_points(getattr(resolved, name)))
+
+
+def has_points(value: Any) -> bool:
+    """Tell whether there are numbers of several points in a value."""
+    if value is None or isinstance(value, _PLAIN):
+        return False
+    return isinstance(value, Points) or any(map(has_points, _inside(value)))
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, BaseModel):
+        return value.__dict__.values()
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list | tuple):
+        return value
+    if is_dataclass(type(value)):
+        return (getattr(value, field.name) for field in fields(value) if field.init)
+    return ()
 
 
 def taken(resolved: Resolved, chosen: NDArray[Any], varies: Sequence[str]) -> Resolved:
@@ -279,5 +299,8 @@ def mapped(value: Any, change: Callable[[Points], Any]) -> Any:
 
 
 def _changes(values: dict[Any, Any], change: Callable[[Points], Any]) -> dict[Any, Any]:
-    new = {key: mapped(value, change) for key, value in values.items()}
-    return {key: value for key, value in new.items() if value is not values[key]}
+    changed = {}
+    for key, value in values.items():
+        if value is not None and not isinstance(value, _PLAIN) and (new := mapped(value, change)) is not value:
+            changed[key] = new
+    return changed
