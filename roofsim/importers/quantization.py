@@ -21,7 +21,7 @@ Mapping = dict[str, Any]
 DTYPES: Final = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
 #: Methods whose files this version does not price -> what they are.
 UNREAD: Final = {
-    "aqlm": "additive codebooks", "bitnet": "ternary weights", "eetq": "int8 weights of EETQ", "exl3": "ExLlamaV3's trellis",
+    "aqlm": "additive codebooks", "bitnet": "ternary weights", "eetq": "int8 weights of EETQ",
     "fouroversix": "fp4 of two scales", "fp-quant": "fp4 after Hadamard turns", "gguf": "a llama.cpp file", "higgs": "Hadamard "
     "turned grids", "hqq": "half-quadratic quantisation", "mlx": "Apple's MLX", "quanto": "optimum-quanto", "quark": "AMD Quark",
     "sinq": "SINQ", "spqr": "sparse outliers", "torchao": "torchao's tensors", "vptq": "vector codebooks",
@@ -208,6 +208,11 @@ def _exl2(c: Fields, mapping: Mapping) -> Mapping:
     return {"loader": "exl2", "bits": c.number("bits", 4.0), "head_bits": c.number("head_bits", 6.0)}
 
 
+def _exl3(c: Fields, mapping: Mapping) -> Mapping:
+    """Read what exllamav3/conversion/compile.py writes: `bits` is the mean that the converter reached, scales apart."""
+    return {**_exl2(c, mapping), "loader": "exl3", "row_bits": 16.0, "column_bits": 16.0}
+
+
 #: quant_method -> the function that reads it.
 METHODS: Final[dict[str, Callable[[Fields, Mapping], Mapping]]] = {
     "awq": _awq,
@@ -220,4 +225,5 @@ METHODS: Final[dict[str, Callable[[Fields, Mapping], Mapping]]] = {
     "compressed-tensors": compressed_tensors,
     "modelopt": _modelopt,
     "exl2": _exl2,
+    "exl3": _exl3,
 }

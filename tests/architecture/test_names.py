@@ -39,6 +39,7 @@ ORDINARY = {
     "awq",
     "gguf",
     "exl2",
+    "exl3",
     "hf",
     "tf",
     "ds",

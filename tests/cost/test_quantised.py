@@ -22,6 +22,7 @@ PUBLISHED = [("rtx4090", "q4_k_m", 1024, 127.74), ("rtx4090", "fp16", 1024, 54.3
 LADDER = {
     "llama.cpp": ["fp16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k"],
     "exllamav2": ["fp16", "exl2-8.0bpw", "exl2-6.0bpw", "exl2-4.0bpw", "exl2-2.5bpw"],
+    "exllamav3": ["fp16", "exl3-8.0bpw", "exl3-4.0bpw", "exl3-1.5bpw"],
     "vllm": ["bf16", "fp8", "int4"],
     "mlc-llm": ["fp16", "int8", "nf4", "nf4-dq"],
 }

@@ -27,6 +27,7 @@ QUANTISED = [
     for given in (
         checkpoints.AWQ, checkpoints.GPTQ, checkpoints.BLOCKS, checkpoints.NF4, checkpoints.W4A16, checkpoints.W8A8,
         checkpoints.FP8_DYNAMIC, checkpoints.MODELOPT, checkpoints.MXFP4, {"quant_method": "exl2", "bits": 4.0},
+        {"quant_method": "exl3", "bits": 3.5, "head_bits": 6},
     )
 ]  # fmt: skip
 HOSTILE: st.SearchStrategy[Any] = st.sampled_from([

@@ -26,7 +26,8 @@ GB = parse("1 GB", "B")
 #: Bits of a linear layer's weight, scales included.
 BITS = {
     "fp8": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "mxfp4": 4.25, "int8": 8.0 + 16 / 4096, "int4": 4.15625, "q4f16_1": 4.5,
-    "nf4": 4.5, "nf4-dq": 4.126953125, "exl2-4.0bpw": 4.0, "exl2-2.55bpw": 2.55, "q2_k": 2.625, "q3_k_s": 3.4375,
+    "nf4": 4.5, "nf4-dq": 4.126953125, "exl2-4.0bpw": 4.0, "exl2-2.55bpw": 2.55, "exl3-4.0bpw": 4.0 + 16 / 4096 + 16 / 256,
+    "q2_k": 2.625, "q3_k_s": 3.4375,
     "q4_0": 4.5, "q4_1": 5.0, "q4_k_m": 4.5, "q5_0": 5.5, "q5_1": 6.0, "q5_k_m": 5.5, "q6_k": 6.5625, "q8_0": 8.5,
     "iq4_nl": 4.5, "iq4_xs": 4.25,
 }  # fmt: skip
@@ -118,11 +119,11 @@ def test_numbers_of_layers_may_be_arrays():
     np.testing.assert_allclose(np.array(bits), np.array(one))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "exl2-4.0bpw", "Q4_K_M"])
+@pytest.mark.parametrize("name", [*NAMES, "exl2-4.0bpw", "exl3-2.5bpw", "Q4_K_M"])
 def test_every_name_resolves_in_inference(name):
     precision = resolve_precision(name, recipe="pure", gradient_type="parameters", stack=Platform(phase="decode"))
     assert precision.name == name or precision.name == name.lower()
-    assert (precision.weights is None) == (precision.name not in FORMATS and not precision.name.startswith("exl2"))
+    assert (precision.weights is None) == (precision.name not in FORMATS and not precision.name.startswith("exl"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -140,6 +141,7 @@ WRONG = {
     "near match": ("q4_k_n", {}, r"unknown precision 'q4_k_n'. Did you mean 'q4_k_s', 'q4_k_m'"),
     "exl2 without bits": ("exl2", {}, r"unknown precision 'exl2'. ExLlamaV2's names are exl2-2.0bpw to exl2-8.0bpw"),
     "too many bits": ("exl2-16bpw", {}, r"exl2-2.0bpw to exl2-8.0bpw"),
+    "exl3 with too few": ("exl3-0.5bpw", {}, r"ExLlamaV3's names are exl3-1.0bpw to exl3-8.0bpw, such as exl3-4.0bpw"),
     "no fp4": ("nvfp4", {"engine": "tensorrt-llm"}, r"rtx4090 has no peak for fp4 arithmetic, in which precision 'nvfp4'"),
     "the way out": ("nvfp4", {"engine": "tensorrt-llm"}, r"\{compute: bf16, parameters: nvfp4\}"),
     "role": ({"compute": "bf16", "parameters": "int5"}, {}, r"unknown parameter type 'int5'. Did you mean 'int"),
@@ -167,6 +169,7 @@ def test_engines_expand_what_cards_cannot_multiply():
     ("engine", "precision", "loaders"),
     [
         ("vllm", "exl2-4.0bpw", "exllamav2"),
+        ("exllamav2", "exl3-4.0bpw", "exllamav3"),
         ("llama.cpp", "exl2-4.0bpw", "exllamav2"),
         ("tensorrt-llm", "exl2-4.0bpw", "exllamav2"),
         ("fastertransformer", "q4_k_m", "llama.cpp, sglang, vllm"),

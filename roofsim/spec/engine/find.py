@@ -37,21 +37,9 @@ WITHOUT_FACTS: Final = {
         "runs on Intel's processors and integrated graphics",
         "On a card of the catalog use onnxruntime or llama.cpp.",
     ),
-    "exllamav3": (
-        "reads EXL3 weights, whose kernels nobody has measured here",
-        "exllamav2 with --precision exl2-4.0bpw is its predecessor.",
-    ),
     "ktransformers": (
         "computes experts on the host's processors, which are not priced",
         "Weights on the host whose layers are copied are --engine vllm --set parallel.offload.parameters=host.",
-    ),
-    "maxtext": (
-        "leaves kernels and their overlap to XLA, whose choices on GPUs nobody has measured here",
-        "Give the text of its step (jax.jit(f).lower(...).as_text()): engine jax runs it. torchtitan runs the same models.",
-    ),
-    "colossalai": (
-        "is assembled from plugins that each run other kernels",
-        "Its Gemini and ZeRO plugins run as deepspeed does, its hybrid plugin as megatron-core+bare.",
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
@@ -84,11 +72,7 @@ WITHOUT_FACTS: Final = {
 _SPELLINGS: Final = {
     "mlx-lm": "mlx",
     "mlxlm": "mlx",
-    "exl3": "exllamav3",
-    "exllama3": "exllamav3",
     "kt": "ktransformers",
-    "jax-maxtext": "maxtext",
-    "colossal-ai": "colossalai",
     "liger-kernel": "liger",
     "openvino-genai": "openvino",
     "llamafactory": "llama-factory",

@@ -63,6 +63,21 @@ class Encoding:
         return bits + self.scale * blocks * together / (rows * columns)
 
 
+def trellis(bits: float) -> Encoding:
+    """Return the encoding of an EXL3 matrix: a trellis of so many bits per weight, a 16-bit scale for each row and column.
+
+    >>> trellis(4.0).at(WeightPosition(part=LINEAR, columns=4096.0, rows=4096.0))
+    4.0078125
+    """
+    return Encoding(
+        bits=bits,
+        row=16.0,
+        column=16.0,
+        source="turboderp-org/exllamav3 1.6.5, exllamav3/modules/quant/exl3.py, LinearEXL3: trellis of 16 x bits words for 256 "
+        "weights, suh and svh of 16 bits",
+    )
+
+
 ENCODINGS: Final = {
     "q2_k": Encoding(bits=84 * 8 / 256, block=256, fallback="q4_0", source=GGML),
     "q3_k": Encoding(bits=110 * 8 / 256, block=256, fallback="q4_0", source=GGML),
@@ -94,6 +109,12 @@ ENCODINGS: Final = {
         bits=4 + 16 / 32, block=32, source="groups of 32, fp16 scale (mlc-ai/mlc-llm, group_quantization.py)"
     ),
     "exl2-head": Encoding(bits=6.0, source="turboderp/exllamav2, convert.py: -hb, bits of the head, defaults to 6"),
+    "exl3-head": Encoding(
+        bits=6.0,
+        row=16.0,
+        column=16.0,
+        source="turboderp-org/exllamav3, doc/convert.md: -hb, bits of the head, defaults to 6; scales as in its other layers",
+    ),
     "nf4": Encoding(
         bits=4 + 32 / 64,
         block=64,

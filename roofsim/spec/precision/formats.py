@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from roofsim.numeric import is_scalar
 from roofsim.records import dataclass, field
-from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, OCP, Encoding, WeightPosition
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, OCP, Encoding, WeightPosition, trellis
 from roofsim.spec.precision.gguf import mixture
 
 if TYPE_CHECKING:
@@ -149,27 +149,32 @@ FORMATS: Final = {
 }
 
 #: Families of weight formats, by which engines say what they load.
-FormatFamily = Literal["fp8", "mxfp8", "mxfp4", "nvfp4", "int8", "int4", "bitsandbytes", "q4f16_1", "gguf", "exl2"]
+FormatFamily = Literal[
+    "fp8", "mxfp8", "mxfp4", "nvfp4", "int8", "int4", "bitsandbytes", "q4f16_1", "gguf", "exl2", "exl3"
+]
 
 
 def format_family(name: str) -> FormatFamily:
     """Return the family of a weight format: files of one kind that the same loaders read.
 
-    >>> format_family("q4_k_m"), format_family("nf4-dq"), format_family("exl2-4.0bpw"), format_family("fp8")
-    ('gguf', 'bitsandbytes', 'exl2', 'fp8')
+    >>> format_family("q4_k_m"), format_family("nf4-dq"), format_family("exl3-4.0bpw"), format_family("fp8")
+    ('gguf', 'bitsandbytes', 'exl3', 'fp8')
     """
     if name in GGUF:
         return "gguf"
     if name.startswith("nf4"):
         return "bitsandbytes"
-    if name.startswith("exl2"):
-        return "exl2"
+    if name.startswith(tuple(BITS_IN_NAMES)):
+        return cast("FormatFamily", name[:4])
     return cast("FormatFamily", name)
 
 
-_EXL2: Final = re.compile(r"exl2-(\d+(?:\.\d+)?)bpw")
-#: Bits per weight that ExLlamaV2's converter accepts (convert.py, -b): its narrowest and widest layer settings.
-EXL2_RANGE: Final = (2.0, 8.0)
+_STATED_BITS: Final = re.compile(r"(exl[23])-(\d+(?:\.\d+)?)bpw")
+#: Family whose names state their bits -> the least and the most bits per weight that its converter accepts (-b).
+BITS_IN_NAMES: Final = {
+    "exl2": (2.0, 8.0),  # turboderp/exllamav2, convert.py: its narrowest and widest layer settings
+    "exl3": (1.0, 8.0),  # turboderp-org/exllamav3 1.6.5, exllamav3/conversion/convert_model.py
+}
 
 
 def weight_format(name: str) -> WeightFormat | None:
@@ -180,16 +185,36 @@ def weight_format(name: str) -> WeightFormat | None:
     """
     if name in FORMATS:
         return FORMATS[name]
-    matched = _EXL2.fullmatch(name)
-    if matched is None or not EXL2_RANGE[0] <= float(matched[1]) <= EXL2_RANGE[1]:
+    matched = _STATED_BITS.fullmatch(name)
+    if matched is None:
         return None
+    family, bits = matched[1], float(matched[2])
+    least, most = BITS_IN_NAMES[family]
+    if not least <= bits <= most:
+        return None
+    return _exl2(name, bits) if family == "exl2" else _exl3(name, bits)
+
+
+def _exl2(name: str, bits: float) -> WeightFormat:
     return WeightFormat(
         name=name,
         encoding=name,
-        bits=float(matched[1]),
+        bits=bits,
         covers=(LINEAR, HEAD),
         others={HEAD: "exl2-head"},
         source="turboderp/exllamav2: the name states the mean over the linear layers, scales included; the embedding is fp16",
+    )
+
+
+def _exl3(name: str, bits: float) -> WeightFormat:
+    own = trellis(bits)
+    return WeightFormat(
+        name=name,
+        encoding=name,
+        covers=(LINEAR, HEAD),
+        others={HEAD: "exl3-head"},
+        own={name: own},
+        source=f"{own.source}; the name states the mean over the linear layers, scales apart; the embedding is fp16",
     )
 
 

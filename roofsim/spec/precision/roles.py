@@ -7,14 +7,14 @@ from typing import Final, Literal, Self
 from roofsim.errors import did_you_mean
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, field_validator, model_validator
-from roofsim.spec.precision.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
+from roofsim.spec.precision.formats import BITS_IN_NAMES, FORMATS, WeightFormat, weight_format
 from roofsim.spec.strict import Strict
 
 #: Names without a weight format.
 WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
 #: Names that training takes.
 TRAINING: Final = (*WIDE, "fp8", "mxfp8", "nvfp4")
-#: All names; ExLlamaV2's (exl2-4.0bpw) state their bits themselves.
+#: All names; those of ExLlamaV2 and V3 (exl2-4.0bpw, exl3-4.0bpw) state their bits themselves.
 NAMES: Final = (*WIDE, *FORMATS)
 PATH: Final = "workload.precision"
 #: Types in which training keeps the weights of linear layers where products read nothing wider.
@@ -45,10 +45,11 @@ def unknown_precision(name: str) -> str:
     meant = MEANT.get(name.lower())
     if meant is not None:
         return f"{name} may be {meant.replace(', ', ' or ')} here."
-    if name.lower().startswith("exl2"):
-        low, high = EXL2_RANGE
-        return f"ExLlamaV2's names are exl2-{low:.1f}bpw to exl2-{high:.1f}bpw, such as exl2-4.0bpw."
-    return did_you_mean(name, (*NAMES, "exl2-4.0bpw"))
+    family = name.lower()[:4]
+    if family in BITS_IN_NAMES:
+        loader, (low, high) = f"ExLlamaV{family.removeprefix('exl')}", BITS_IN_NAMES[family]
+        return f"{loader}'s names are {family}-{low:.1f}bpw to {family}-{high:.1f}bpw, such as {family}-4.0bpw."
+    return did_you_mean(name, (*NAMES, "exl2-4.0bpw", "exl3-4.0bpw"))
 
 
 class PrecisionRoles(Strict):
@@ -59,9 +60,9 @@ class PrecisionRoles(Strict):
     ] = Field(description="As a name alone.")
     parameters: str | None = Field(
         default=None,
-        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...). In training beside "
-        "a narrow compute: fp8, mxfp8 or nvfp4 keeps the layers' weights in that type alone, without a 16-bit copy (Transformer "
-        "Engine's quantized_model_init, Megatron's fp8-param-gather); sharded updates are gathered in it.",
+        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw, exl3-4.0bpw ...). In "
+        "training beside a narrow compute: fp8, mxfp8 or nvfp4 keeps the layers' weights in that type alone, without a 16-bit copy "
+        "(Transformer Engine's quantized_model_init, Megatron's fp8-param-gather); sharded updates are gathered in it.",
     )
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     master_parameters: Literal["fp32", "none"] | None = None

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.precision.encodings import ENCODINGS, HEAD, LINEAR, Encoding
-from roofsim.spec.precision.formats import FormatFamily, WeightFormat
+from roofsim.spec.precision.formats import BITS_IN_NAMES, FormatFamily, WeightFormat
 from roofsim.spec.strict import Strict
 
 Bits = Annotated[float, Field(ge=0.0, le=10.0**9)]
@@ -66,7 +66,7 @@ class StoredWeights(Strict):
         kind = {"int4": f"int{self.bits:g}", "bitsandbytes": "nf4" if self.bits < 8.0 else "int8"}.get(
             str(self.loader), str(self.loader)
         )
-        kind = f"{self.bits:g}bpw" if self.loader == "exl2" else kind
+        kind = f"{self.bits:g}bpw" if self.loader in BITS_IN_NAMES else kind
         named = kind if self.method in ("", kind) else f"{self.method}-{kind}"
         if self.group_rows is not None:
             return f"{named}-{self.group_rows}x{self.group_size}"

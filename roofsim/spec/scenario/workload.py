@@ -166,8 +166,8 @@ class Workload(Strict):
     )
     precision: Annotated[str | PrecisionRoles | None, PrecisionWord] = Field(
         default=None,
-        description="A name, or a mapping with one type per role: {compute: bf16, parameters: fp32}. Also exl2-4.0bpw. "
-        "Default: bf16, or fp16 on cards without bf16.",
+        description="A name, or a mapping with one type per role: {compute: bf16, parameters: fp32}. Also exl2-4.0bpw, "
+        "exl3-4.0bpw. Default: bf16, or fp16 on cards without bf16.",
         examples=list(NAMES),
     )
     optimizer: Annotated[OptimizerName, optimizer_word(*get_args(OptimizerName))] = Field(
