@@ -47,6 +47,11 @@ def _basis(evaluation: Evaluation) -> list[str]:
             f"no {resolved.workload.phase} with {resolved.engine.name} on {resolved.architecture.name} was measured: software "
             f"takes time to use a chip, and one pair in ten that was new so far was {slower:.0%} slower than predicted or more"
         )
+    if resolved.parallel.offload.experts_at != "none" and resolved.engine.offload.layers == "computed":
+        notes.append(
+            "no run with experts on the host is among the measurements: they are priced at the pace of its memory, and public "
+            "runs took up to 1.5 times as long"
+        )
     figures = recalled_figures(evaluation)
     if figures:
         notes.append(f"no public source was found for {', '.join(figures)}: recalled; {wider}")

@@ -141,7 +141,13 @@ def test_arrays_of_batches_price_as_single_ones(precision, engine):
 def test_a_card_with_wide_memory_is_held_by_its_units():
     capped, free = (
         seconds("q8_0", gpu="a100", engine_facts=facts)
-        for facts in ({}, {"stream_bytes_per_clock": None, "weight_only": {"kernels": 1.5, "bandwidth": 0.9}})
+        for facts in (
+            {},
+            {
+                "stream_bytes_per_clock": None,
+                "weight_only": {"kernels": 1.5, "bandwidth": 0.9, "bytes_per_clock": None},
+            },
+        )
     )
     assert capped > 1.1 * free
 

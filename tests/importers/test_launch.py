@@ -133,6 +133,21 @@ def test_flags_of_servers_are_keys_of_the_workload(command, key, value):
     assert read_launch(command).scenario["workload"][key] == value
 
 
+@pytest.mark.parametrize(
+    ("flags", "offload"),
+    [
+        ("--cpu-moe", {"experts": "host"}),
+        ("-cmoe", {"experts": "host"}),
+        ("-ncmoe 36", {"experts": "host", "layers": 36}),
+        ("--n-cpu-moe 99", {"experts": "host", "layers": 48}),
+        ("--n-cpu-moe 0", None),
+    ],
+)
+def test_experts_that_llama_cpp_keeps_on_the_host(flags, offload):
+    read = read_launch(f"llama-server -m Qwen3-30B-A3B-Q4_K_M.gguf -ngl 99 {flags}")
+    assert read.scenario.get("parallel", {}).get("offload") == offload
+
+
 def test_layers_of_a_file_that_stay_on_the_host_are_those_that_the_card_does_not_get():
     read = read_launch("llama-server -m Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf -ngl 20 -c 8192")
     assert read.scenario["model"] == "meta-llama-3.1-8b-instruct"
@@ -157,6 +172,8 @@ def test_layers_of_a_file_that_stay_on_the_host_are_those_that_the_card_does_not
             "workload__engine_facts": {"attention": "fused_softmax"},
         },
         {"model": "llama-3.1-8b", "parallel__offload": {"key_value_cache": "host"}},
+        {"model": "qwen3-30b-a3b", "precision": "q4_k_m", "parallel__offload": {"experts": "host"}},
+        {"model": "qwen3-30b-a3b", "precision": "q4_k_m", "parallel__offload": {"experts": "host", "layers": 36}},
     ],
 )
 def test_a_server_of_a_file_is_written_and_read_again(asked):

@@ -330,7 +330,7 @@ def test_phases(name):
     ("name", "words"),
     [
         ("mlx-lm", "Apple's chips"),
-        ("ktransformers", "parallel.offload.parameters"),
+        ("ktransformers", "--engine llama.cpp --offload experts=host"),
         ("openvino-genai", "onnxruntime"),
         ("unsloth", "huggingface+unsloth"),
         ("liger-kernel", "huggingface+liger"),

@@ -16,6 +16,7 @@ Tables set notes, keys that begin with a period, where one flag alone is no key 
 ``.first_less``        layers that the embedding counts as; ``.last_less``: the head
 ``.instances``         groups of data-parallel ranks that share the optimizer's state
 ``.gpu_layers``        last layers that are kept on the card, the head counted as one; ``all``, ``auto``
+``.expert_layers``     first layers whose experts stay on the host
 ``.split .proportions .devices``
                        ``layer``: every card is a stage; shares of the layers of each; names of the cards
 ``.sixteen``           type that matrices are multiplied in whose weights are stored in fewer bits
@@ -158,6 +159,7 @@ class _Reading:
             )
         if keys.get(".split") == "layer" and keys.get("hardware.gpus", 1) != 1:
             keys.setdefault("parallel.pipeline", self.whole("hardware.gpus"))
+        self._experts_on_host()
         held = keys.get(".gpu_layers", "all")
         if held in ("all", "auto"):
             return
@@ -167,6 +169,15 @@ class _Reading:
         off = min(max(layers + 1 - held, 0), layers) if held >= 0 else 0
         if off:
             keys |= {"parallel.offload.parameters": "host", "parallel.offload.layers": off}
+
+    def _experts_on_host(self) -> None:
+        """State of how many layers the experts stay on the host."""
+        first = self.keys.get(".expert_layers", 0)
+        if isinstance(first, bool) or not isinstance(first, int) or first < 0:
+            raise self.refuse(f"expected a number of layers behind --n-cpu-moe; got {first!r}")
+        if first:
+            layers = {"parallel.offload.layers": min(first, self._layers())}
+            self.keys |= {"parallel.offload.experts": "host"} | layers
 
     def _cache_type(self, stored: str) -> None:
         """State the type of the cache beside that of the weights, which the command must say then."""

@@ -43,6 +43,8 @@ def _card_notes(scenario: Mapping[str, Any]) -> dict[str, Any]:
     if offload["parameters"] == "host" and layers is not None:
         off = offload["layers"]
         notes[".gpu_layers"] = 0 if off is None or off >= layers else layers + 1 - off
+    if offload["experts"] == "host" and offload["layers"] is not None:
+        notes |= {".expert_layers": offload["layers"], "parallel.offload.experts": None}
     stored = scenario["workload"]["precision"]
     if stored["key_value_cache"] not in ("fp16", stored["compute"]):
         notes |= {".cache_type": stored["key_value_cache"], ".values_type": stored["key_value_cache"]}

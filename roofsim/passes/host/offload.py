@@ -61,7 +61,7 @@ class OffloadParameters:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a copy before each unit, or with units that the host computes."""
-        units = self._units(graph)
+        units = units_of(graph, self.share, self.place, leading=self.leading)
         off_device = {
             t: replace(t, place=self.place)
             for body, leaves in ((body, leaves) for _, body, leaves in units if leaves)
@@ -77,30 +77,13 @@ class OffloadParameters:
             ops += self._unit(at, block, body, off_device, later)
         return graph.replaced(ops, *self.ensures)
 
-    def _units(self, graph: OpGraph) -> list[Unit]:
-        """Return layers and what is in none, each with whether its parameters leave the device."""
-        if self.share is None:
-            return [(block, body, True) for block, body in graph.segments()]
-        counts: list[Real] = []
-        whole: Real = 0.0
-        for block in graph.blocks:
-            whole = whole + block.repeat
-        left = whole * self.share
-        for block in graph.blocks:
-            leaving = block.repeat * self.share
-            if self.leading:
-                leaving = minimum(left, block.repeat)
-                left = left - leaving
-            counts.append(leaving)
-        return split_blocks(graph, counts, self.place)
-
     def _unit(
         self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor], later: set[Tensor]
     ) -> Body:
         """Return a unit whose parameters are fetched, or that the host computes, or either in some elements of arrays."""
         on_host, copied = any_above(self.computed, 0.0), any_above(1.0 - self.computed, 0.0)
         if not on_host:
-            return self._fetching(at, block, self._offload_cache(at, block, body), off_device)
+            return fetching(at, block, self._offload_cache(at, block, body), off_device, self.place)
         work = _computed(block, body, off_device, self.place, at, self.computed)
         if work is None:
             return body
@@ -108,33 +91,53 @@ class OffloadParameters:
             outputs = tuple(t for op in body for t in op.outputs if t in later)
             return [replace(work, outputs=outputs)]
         seldom = [replace(op, share=op.share * (1.0 - self.computed)) for op in body]
-        fetched = self._fetching(at, block, self._offload_cache(at, block, seldom), off_device)
+        fetched = fetching(at, block, self._offload_cache(at, block, seldom), off_device, self.place)
         fetched = [replace(op, share=1.0 - self.computed) if isinstance(op, HostTransfer) else op for op in fetched]
         return [*fetched, replace(work, inputs=tuple(t for t in work.inputs if not t.root.off_device))]
 
     def _offload_cache(self, at: int, block: Block | None, body: Body) -> Body:
         return _caching(at, block, body, self.place) if self.with_cache else body
 
-    def _fetching(self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor]) -> Body:
-        here = {
-            t: replace(t, name=f"{t.name}.here{at}", role=Role.COMMUNICATION, requires_grad=False)
-            for t in _roots(op for op in body if op.phase is not Phase.OPTIMIZER)
-            if t in off_device
-        }
-        if not here:
-            return body
-        phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
-        fetch = HostTransfer(
-            name=_name("parameters", block, at),
-            inputs=tuple(off_device[t] for t in here),
-            outputs=tuple(here.values()),
-            direction="from_host",
-            place=self.place,
-            moved=tuple(here.values()),
-            phase=phase,
-            block=block,
-        )
-        return _fetched(fetch, body, here)
+
+def units_of(graph: OpGraph, share: Real | None, place: str, *, leading: bool) -> list[Unit]:
+    """Return layers and what is in none, each with whether its parameters leave the device: all, or a `share` of the layers."""
+    if share is None:
+        return [(block, body, True) for block, body in graph.segments()]
+    counts: list[Real] = []
+    whole: Real = 0.0
+    for block in graph.blocks:
+        whole = whole + block.repeat
+    left = whole * share
+    for block in graph.blocks:
+        leaving = block.repeat * share
+        if leading:
+            leaving = minimum(left, block.repeat)
+            left = left - leaving
+        counts.append(leaving)
+    return split_blocks(graph, counts, place)
+
+
+def fetching(at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor], place: str) -> Body:
+    """Return a unit whose weights are fetched before it: `off_device` has each with its twin in a `place`."""
+    here = {
+        t: replace(t, name=f"{t.name}.here{at}", role=Role.COMMUNICATION, requires_grad=False)
+        for t in _roots(op for op in body if op.phase is not Phase.OPTIMIZER)
+        if t in off_device
+    }
+    if not here:
+        return body
+    phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
+    fetch = HostTransfer(
+        name=_name("parameters", block, at),
+        inputs=tuple(off_device[t] for t in here),
+        outputs=tuple(here.values()),
+        direction="from_host",
+        place=place,
+        moved=tuple(here.values()),
+        phase=phase,
+        block=block,
+    )
+    return _fetched(fetch, body, here)
 
 
 @dataclass(frozen=True, kw_only=True)

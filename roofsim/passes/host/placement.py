@@ -8,6 +8,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import where
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.host.attend_on_host import AttendOnHost
+from roofsim.passes.host.experts_on_host import OffloadExperts
 from roofsim.passes.host.offload import OffloadActivations, OffloadCache, OffloadParameters
 from roofsim.passes.host.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer.step import AddOptimizerStep
@@ -59,17 +60,21 @@ def streamed(
         Whether it is the first layers that leave the device; otherwise, on a stage of a pipeline, as large a share of its own.
     """
     result = passes
+    least = engine.offload.layers_copied_from
+    computes = engine.offload.layers == "computed"
+    computed: Real = 1.0 if computes else 0.0
+    if computes and least is not None:
+        computed = where(rows < least, 1.0, 0.0)
+    share = offload.share if offload.layers is None else offload.layers / depth
+    first = leading and offload.layers is not None
+    if offload.experts_at != "none":
+        experts = OffloadExperts(place=offload.experts_at, share=share, leading=first, computed=computed)
+        result = [*result, experts]
     if offload.parameters_at != "none":
-        least = engine.offload.layers_copied_from
-        share = offload.share if offload.layers is None else offload.layers / depth
-        computes = engine.offload.layers == "computed"
-        computed: Real = 1.0 if computes else 0.0
-        if computes and least is not None:
-            computed = where(rows < least, 1.0, 0.0)
         one = OffloadParameters(
             place=offload.parameters_at,
             share=share,
-            leading=leading and offload.layers is not None,
+            leading=first,
             computed=computed,
             with_cache=computes,
         )

@@ -38,8 +38,8 @@ WITHOUT_FACTS: Final = {
         "On a card of the catalog use onnxruntime or llama.cpp.",
     ),
     "ktransformers": (
-        "computes experts on the host's processors, which are not priced",
-        "Weights on the host whose layers are copied are --engine vllm --set parallel.offload.parameters=host.",
+        "computes experts on the host's processors by kernels of its own, which nobody has measured here",
+        "llama.cpp splits a model in the same way: --engine llama.cpp --offload experts=host.",
     ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),

@@ -119,7 +119,12 @@ class Offload(Strict):
     )
     layers: NonNegative | None = Field(
         default=None,
-        description="With parameters, in inference: only the weights of the first n layers are kept off the device. Default: all.",
+        description="With parameters or experts, in inference: only the weights of the first n layers are kept off the device. "
+        "Default: all.",
+    )
+    experts: Place = Field(
+        default="none",
+        description="Where the weights of routed experts are kept in inference, all other weights being on the device.",
     )
     key_value_cache: Place = Field(
         default="none",
@@ -133,8 +138,10 @@ class Offload(Strict):
     def _one_way(self) -> Self:
         if self.layers is not None and not isinstance(self.parameters, str):
             raise ValueError("give layers, or a share of them, not both")
-        if self.layers is not None and self.parameters == "none":
-            raise ValueError("layers goes with parameters: host, cxl, nvme or nvmeof")
+        if self.layers is not None and self.parameters == "none" and self.experts == "none":
+            raise ValueError("layers goes with parameters or experts: host, cxl, nvme or nvmeof")
+        if self.experts != "none" and self.parameters_at != "none":
+            raise ValueError("parameters off the device are those of experts too; give one")
         return self
 
     @property
@@ -152,6 +159,11 @@ class Offload(Strict):
         if isinstance(self.parameters, str):
             return self.parameters
         return self.parameters.place
+
+    @property
+    def experts_at(self) -> str:
+        """Where the weights of routed experts lie; ``none`` where they are not apart from the other weights."""
+        return "none" if self.layers == 0 else self.experts
 
     @property
     def partial(self) -> bool:

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from roofsim.spec.scenario.workload import Parallel, Workload
 
 #: Parts of the state that may be off the device.
-PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value_cache")
+PARTS = ("parameters", "experts", "gradients", "optimizer_state", "activations", "key_value_cache")
 
 #: Those that the update reads and writes.
 _UPDATED: Final = ("gradients", "optimizer_state")
 #: Those of inference.
-SERVED: Final = ("parameters", "key_value_cache")
+SERVED: Final = ("parameters", "experts", "key_value_cache")
 
 
 def places(offload: Offload) -> dict[str, str]:
     """Return where each part lies that is not on the device."""
-    place_of = {name: getattr(offload, name) for name in PARTS} | {"parameters": offload.parameters_at}
+    place_of = {name: getattr(offload, name) for name in PARTS}
+    place_of |= {"parameters": offload.parameters_at, "experts": offload.experts_at}
     return {name: place for name, place in place_of.items() if place != "none"}
 
 
@@ -39,7 +40,7 @@ def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real
     One layer is fetched ahead. Of the first layers alone that is behind their own arithmetic; an engine that computes host
     layers, and copies them for long passes, fetches nothing ahead.
     """
-    if phase == "train" or offload.parameters_at == "none":
+    if phase == "train" or (offload.parameters_at == "none" and offload.experts_at == "none"):
         return 1.0
     if engine.offload.layers == "computed":
         return 0.0
@@ -55,7 +56,8 @@ def host_memory(
 
     `desktop` are the bytes per second of the memory of a desktop.
     """
-    layers = engine.offload.layers == "computed" and parallel.offload.parameters_at != "none"
+    weights = parallel.offload.parameters_at != "none" or parallel.offload.experts_at != "none"
+    layers = engine.offload.layers == "computed" and weights
     attends = engine.offload.cache == "computed" and parallel.offload.key_value_cache != "none"
     computes = phase != "train" and (layers or attends)
     if not computes or system.host.memory_bandwidth is not None:
@@ -118,10 +120,13 @@ def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine:
     """Return what inference cannot do with what is moved."""
     if workload.phase == "train":
         return None
+    if "experts" in moved and not model.traits().experts:
+        return "experts", f"{model.name} has no routed experts", "parameters: {host: 0.5} moves layers."
     if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
         return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
     for part, does, what in (
         ("parameters", engine.offload.layers, "computes the layers that are not on the device"),
+        ("experts", engine.offload.layers, "computes the experts that are not on the device"),
         ("key_value_cache", engine.offload.cache, "attends to a cache that is not on the device"),
     ):
         if does == "computed" and moved.get(part, HOST) != HOST:
@@ -135,6 +140,8 @@ def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) 
         other = next((part for part in moved if part not in SERVED), "")
         hint = f"{' and '.join(SERVED)} can be."
         return (other, f"{other} cannot be offloaded in phase {workload.phase}", hint) if other else None
+    if "experts" in moved:
+        return "experts", "experts alone can be off the device in inference only", "Offload all parameters, or none."
     if "key_value_cache" in moved:
         return (
             "key_value_cache",
