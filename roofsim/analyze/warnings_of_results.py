@@ -49,8 +49,8 @@ def _basis(evaluation: Evaluation) -> list[str]:
         )
     if resolved.parallel.offload.experts_at != "none" and resolved.engine.offload.layers == "computed":
         notes.append(
-            "no run with experts on the host is among the measurements: they are priced at the pace of its memory, and public "
-            "runs took up to 1.5 times as long"
+            "no run with experts on the host is among the measurements: its processors are priced at the share of the memory's "
+            f"bandwidth that two public runs reached, {resolved.constants.physics['host_experts_efficiency']:.0%}"
         )
     figures = recalled_figures(evaluation)
     if figures:

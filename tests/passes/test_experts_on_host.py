@@ -50,7 +50,7 @@ def test_some_layers_are_the_first_ones():
 def test_the_host_reads_the_experts_that_a_token_chooses():
     once, twice = (asked({"experts": "host", "layers": layers}).time["host_transfer"] for layers in (4, 8))
     assert twice == pytest.approx(2.0 * once, rel=1e-9)
-    reached = roofsim.api.resolve({"model": "gpt2-124m"}).constants.physics["host_copy_efficiency"]
+    reached = roofsim.api.resolve({"model": "gpt2-124m"}).constants.physics["host_experts_efficiency"]
     least = 8 * CHOSEN * 2 / (100e9 * reached)
     assert least < twice < 3.0 * least  # and rows go there and back, layer by layer
 

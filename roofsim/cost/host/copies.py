@@ -198,7 +198,8 @@ class HostPath:
 
     def compute(self, op: HostCompute) -> Flow:
         """Return the seconds of layers that the host computes: few rows wait for its memory."""
-        rate = self.memory * self.turns * self.physics["host_copy_efficiency"]
+        reached = self.physics["host_experts_efficiency" if op.of_experts else "host_copy_efficiency"]
+        rate = self.memory * self.turns * reached
         return Flow(host_memory=_over(op.read, rate, "system.host.memory_bandwidth"))
 
     def of(self, op: HostTransfer | HostUpdate | HostCompute) -> Flow:

@@ -109,12 +109,15 @@ class HostCompute(AbstractOp):
         Bytes of weights and cache that they read from host memory.
     operations
         FLOPs of one iteration.
+    of_experts
+        Whether the weights are those of routed experts: many small matrices.
     """
 
     kind: ClassVar[Kind] = Kind.HOST_TRANSFER
 
     read: Real
     operations: Real = 0.0
+    of_experts: bool = False
 
     def flops(self) -> Real:
         return self.operations

@@ -114,6 +114,7 @@ class OffloadExperts:
             outputs=tuple(results),
             read=bytes_read,
             operations=operations,
+            of_experts=True,
             block=block,
         )
         back = HostTransfer(
