@@ -37,10 +37,6 @@ WITHOUT_FACTS: Final = {
         "runs on Intel's processors and integrated graphics",
         "On a card of the catalog use onnxruntime or llama.cpp.",
     ),
-    "ktransformers": (
-        "computes experts on the host's processors by kernels of its own, which nobody has measured here",
-        "llama.cpp splits a model in the same way: --engine llama.cpp --offload experts=host.",
-    ),
     "unsloth": ("is a set of kernels for models of transformers", "Write huggingface+unsloth."),
     "liger": ("is a set of kernels for models of transformers", "Write huggingface+liger."),
     **dict.fromkeys(("axolotl", "llama-factory"), (_TRAINER, _TRAINERS)),
