@@ -42,7 +42,12 @@ Utilisation = Annotated[
 ]
 Resale = Annotated[
     str | None,
-    Option("--resale", metavar="SHARE", panel="Money", help="Share of the price that a sale brings in the end: 30%."),
+    Option(
+        "--resale",
+        metavar="SHARE",
+        panel="Money",
+        help="Share of the price that a sale at the end of use brings: 30%. [default: by years of use]",
+    ),
 ]
 Against = Annotated[
     str | None,

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
+from roofsim.analyze.ratio import speedup_interval
+from roofsim.analyze.verdicts import DOES_NOT_FIT
 from roofsim.analyze.watts import drawn_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.decide.cards import left_out, of_any_card
+from roofsim.decide.owned import at_speeds, costs_of, paid_within, payback_months, resale_at
+from roofsim.decide.room import must_fit, shortfall
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
+from roofsim.spec.hardware.price import lowest_words
 from roofsim.spec.scenario.document import load_scenario, with_override
 
 if TYPE_CHECKING:
@@ -23,48 +27,13 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.decide.assumptions import Assumption
+    from roofsim.decide.owned import Ends
     from roofsim.evaluate import Evaluation
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
 
 SCHEMA: Final = "roofsim/owning/1"
-#: Hours of a year, months of a year, watts of a kilowatt.
-_HOURS: Final = 8766.0
-_MONTHS: Final = 12.0
-_KILO: Final = 10.0**3
-ASSUMED: Final = ("power_price", "pue", "hosting", "years", "utilisation", "resale", "gpus_in_server")
-#: The costs of owning, in the order in which they are shown.
-PARTS: Final = ("purchase less resale", "electricity and cooling", "hosting")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """What owning costs over the years.
-
-    Attributes
-    ----------
-    fixed
-        Dollars that are due whether the machines work or not: purchase less resale, and hosting.
-    per_hour
-        Dollars of an hour of work: electricity with cooling.
-    hours
-        Of the years, worked or not.
-    """
-
-    fixed: float
-    per_hour: float
-    hours: float
-
-    def of_an_hour(self, utilisation: float) -> float:
-        """Return dollars of an hour of work, of all GPUs."""
-        return self.fixed / (self.hours * utilisation) + self.per_hour
-
-    def break_even(self, rent: float) -> float | None:
-        """Return the utilisation from which owning costs less than a rent per hour; None: at none up to all hours."""
-        if rent <= self.per_hour:
-            return None
-        share = self.fixed / (self.hours * (rent - self.per_hour))
-        return share if share <= 1.0 else None
+ASSUMED: Final = ("power_price", "pue", "hosting", "years", "utilisation", "resale", "resale_after", "gpus_in_server")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +46,13 @@ class Against:
         Units per second of the other card over those of this one.
     even_rent
         Dollars per hour of all GPUs at which renting the other costs as much for the same work as renting this one; None where
-        this one has no price.
-    rent
-        What it rents for, as it is known.
+        this one has no price, or the other does not hold the scenario.
+    speed_interval, even_rent_interval
+        Ends of their 80 % intervals; None where none is known.
+    rent, rent_words
+        What it rents for, as it is known, and whose price it is.
+    short
+        What it lacks where the scenario does not fit in its memory; None where it does, or may.
     """
 
     gpu: str
@@ -88,6 +61,10 @@ class Against:
     even_rent: float | None
     rent: float | None
     notes: tuple[str, ...] = ()
+    speed_interval: tuple[float, float] | None = None
+    even_rent_interval: tuple[float, float] | None = None
+    rent_words: str | None = None
+    short: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -96,68 +73,90 @@ class Against:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Owning(Printed):
-    """The answer of `roofsim.rent_or_buy`. Dollars are those of all GPUs.
+    """The answer of `roofsim.rent_or_buy`. Dollars are those of all GPUs; intervals are of 80 %, None where none is known.
 
     Attributes
     ----------
+    rate, rate_interval
+        Units of work per second.
     purchase
-        Price of the machines; `purchase_words` say whose it is.
+        Price of the machines; `purchase_words` say whose it is, `purchase_source` in short.
     rent
-        Dollars of a rented hour; None where no price is known.
+        Dollars of a rented hour; None where no price is known. `rent_words` say whose it is.
     own
         Dollars of an hour of work on machines that are owned, at the utilisation assumed.
     parts
         Dollars of each part over all years.
-    rent_low, break_even_low
-        The lowest rent that is published, and the utilisation from which owning costs less than that; None where one rent is known.
+    rent_low, rent_low_words, break_even_low
+        The lowest rent that is published, whose it is, and the utilisation from which owning costs less than that; None where one
+        rent is known.
     break_even
         Utilisation from which owning costs less; None: at none.
-    even_rent
-        Rent at which both cost the same, at the utilisation assumed.
+    even_rent, even_rent_interval
+        Rent at which both cost the same, at the utilisation assumed. Work goes as fast on the same cards whoever owns them: only
+        electricity depends on the speed, as a step that takes longer draws less on average.
     months
-        Until rents of the hours worked have paid the purchase; None where they never do.
-    usd_per_million
+        Until rents of the hours worked, less electricity and hosting, have paid the purchase; None where they never do.
+    paid_back
+        Whether that is within the years of use; None where no rent is known.
+    usd_per_million, usd_per_million_interval
         Dollars per million units of work: rented, owned.
     watts
         That all GPUs draw on average while they work.
     utilisation
         Share of the hours in which the machines work, as assumed.
+    memory
+        ``fits``, or ``tight``: may not fit.
     """
 
     gpu: str
     gpus: int
     unit: str
     rate: float
+    rate_interval: Ends | None
     purchase: float
     purchase_words: str
+    purchase_source: str
     rent: float | None
     rent_words: str | None
     rent_low: float | None
+    rent_low_words: str | None
     break_even_low: float | None
     own: float
     parts: Mapping[str, float]
     break_even: float | None
     even_rent: float
+    even_rent_interval: Ends | None
     months: float | None
+    paid_back: bool | None
     usd_per_million: Mapping[str, float | None]
+    usd_per_million_interval: Mapping[str, Ends | None]
     watts: float
     against: Against | None
     utilisation: float
+    years: float
+    memory: str
     assumptions: tuple[Assumption, ...]
 
     @property
+    def verdicts(self) -> dict[str, str | None]:
+        """``buy`` or ``rent``, whichever costs less, at the rent shown and at the lowest; None without one."""
+        rents = {"rent": self.rent, "rent_low": self.rent_low}
+        return {key: None if rent is None else "buy" if self.own < rent else "rent" for key, rent in rents.items()}
+
+    @property
     def verdict(self) -> str:
-        """``buy`` or ``rent``, whichever costs less at the utilisation assumed; ``unknown`` without a rent."""
-        if self.rent is None:
-            return "unknown"
-        return "buy" if self.own < self.rent else "rent"
+        """``buy`` or ``rent``; ``depends``: one at the rent shown, the other at the lowest; ``unknown`` without a rent."""
+        said = {verdict for verdict in self.verdicts.values() if verdict is not None}
+        return "unknown" if self.rent is None else said.pop() if len(said) == 1 else "depends"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         own = {**self.__dict__, "parts": dict(self.parts), "usd_per_million": dict(self.usd_per_million)}
+        own["usd_per_million_interval"] = dict(self.usd_per_million_interval)
         own["against"] = None if self.against is None else self.against.to_dict()
         own["assumptions"] = [one.to_dict() for one in self.assumptions]
-        return {"schema": SCHEMA, "verdict": self.verdict, **own}
+        return {"schema": SCHEMA, "verdict": self.verdict, "verdicts": self.verdicts, **own}
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row."""
@@ -184,13 +183,13 @@ def rent_or_buy(
     against
         Another card: at which rent does it do the same work for as much?
     assume
-        ``power_price`` (USD/kWh), ``pue``, ``hosting`` (USD per kW and month), ``years``, ``utilisation``, ``resale`` and
-        ``gpus_in_server``, in the place of those that roofsim assumes.
+        ``power_price`` (USD/kWh), ``pue``, ``hosting`` (USD per kW and month), ``years``, ``utilisation``, ``resale`` (at the end
+        of use) and ``gpus_in_server``, in the place of those that roofsim assumes.
 
     Raises
     ------
     SpecError
-        For figures that are none, and where no purchase price is known.
+        For figures that are none, where no purchase price is known, and where the scenario does not fit in memory.
     """
     document = load_scenario(scenario, overrides)
     return owning_document(document, purchase=purchase, rent=rent, against=against, assume=assume)
@@ -205,88 +204,104 @@ def owning_document(
     assume: Mapping[str, Any] | None = None,
 ) -> Owning:
     """Return what owning costs against renting; see `rent_or_buy`."""
-    used = {name: assumption(name, assume) for name in ASSUMED}
+    used = _assumed(assume)
     evaluation = evaluate(resolve_document(document))
     result = answer(evaluation)
-    price, words, whole = _purchase(evaluation, purchase, used["gpus_in_server"].value)
-    if whole:
+    must_fit(evaluation, result.memory)
+    bought = _purchase(evaluation, purchase, used["gpus_in_server"].value)
+    price = bought.usd
+    if bought.whole:
         used.pop("gpus_in_server")
     gpus, cost = int(evaluation.resolved.gpus), result.cost
     hourly = cost["usd_per_hour"] if rent is None else read_number(rent, "--rent") * gpus
-    rented = None if hourly is None else float(hourly)
-    watts, rated = (each * gpus for each in _watts(evaluation))
-    costs, parts = costs_of(price, watts, rated, {name: one.value for name, one in used.items()})
-    busy = used["utilisation"].value
     low = cost["usd_per_hour_low"] if rent is None else None
-    own = costs.of_an_hour(busy)
-    rate = float(rate_of(result) or 0.0)
-    million = rate * SECONDS_PER_HOUR / MILLION
+    rented, lowest = (None if each is None else float(each) for each in (hourly, low))
+    watts, rated = (each * gpus for each in _watts(evaluation))
+    figures = {name: one.value for name, one in used.items()}
+    costs, parts = costs_of(price, watts, rated, figures)
+    busy = used["utilisation"].value
+    months = None if rented is None else payback_months(price, rented, watts, rated, figures)
     return Owning(
         gpu=evaluation.resolved.gpu.name,
         gpus=gpus,
         unit=unit_of(result),
-        rate=rate,
         purchase=price,
-        purchase_words=words,
+        purchase_words=bought.words,
+        purchase_source=bought.source,
         rent=rented,
-        rent_words="stated" if rent is not None else cost["price"],
-        rent_low=None if low is None else float(low),
-        break_even_low=None if low is None else costs.break_even(float(low)),
-        own=own,
+        rent_words="as stated" if rent is not None else cost["price"],
+        rent_low=lowest,
+        rent_low_words=None if lowest is None else _lowest_words(evaluation, lowest / gpus),
+        break_even_low=None if lowest is None else costs.break_even(lowest),
         parts=parts,
         break_even=None if rented is None else costs.break_even(rented),
-        even_rent=own,
-        months=None if rented is None else _months(price, rented, costs, busy),
-        usd_per_million={"rented": None if rented is None else rented / million, "owned": own / million},
+        months=months,
+        paid_back=None if rented is None else paid_within(months, figures["years"]),
         watts=watts,
         against=None if against is None else _against(document, result, rented, against),
         utilisation=busy,
+        years=figures["years"],
+        memory=result.memory.verdict,
         assumptions=tuple(used.values()),
+        **at_speeds(
+            float(rate_of(result) or 0.0),
+            _factors(result),
+            rented,
+            lambda factor: costs_of(price, min(watts / factor, rated), rated, figures)[0].of_an_hour(busy),
+        ),
     )
 
 
-def costs_of(price: float, watts: float, rated: float, assumed: Mapping[str, float]) -> tuple[Costs, dict[str, float]]:
-    """Return what owning costs, and its parts over all years at the utilisation assumed.
-
-    Parameters
-    ----------
-    price
-        Dollars of the machines.
-    watts
-        That they draw while they work, cooling left out.
-    rated
-        That they may draw: by these a place for them is rented.
-    """
-    hours = _HOURS * assumed["years"]
-    kept = price * (1.0 - assumed["resale"])
-    power = watts / _KILO * assumed["pue"] * assumed["power_price"]
-    hosting = rated / _KILO * assumed["hosting"] * _MONTHS * assumed["years"]
-    parts = dict(zip(PARTS, (kept, power * hours * assumed["utilisation"], hosting), strict=True))
-    return Costs(fixed=kept + hosting, per_hour=power, hours=hours), parts
+def _assumed(stated: Mapping[str, Any] | None) -> dict[str, Assumption]:
+    """Return what is assumed; a share for the sale that nobody states falls with the years of use."""
+    used = {name: assumption(name, stated) for name in ASSUMED}
+    if used["resale"].stated:
+        used.pop("resale_after")
+    else:
+        used["resale"] = resale_at(used["years"].value, used["resale"], used["resale_after"])
+    return used
 
 
-def _months(price: float, rent: float, costs: Costs, busy: float) -> float | None:
-    """Return the months until the rents that are not paid have paid the purchase."""
-    month = _HOURS / _MONTHS
-    hosting = (costs.fixed - price) / (costs.hours / month) if costs.fixed > price else 0.0
-    saved = (rent - costs.per_hour) * busy * month - hosting
-    return price / saved if saved > 0.0 else None
+def _factors(result: Result) -> Ends | None:
+    """Return the ends of the interval of the step over the step."""
+    interval, step = result.step_time_interval, float(result.step_time)
+    return None if interval is None else (float(interval[0]) / step, float(interval[1]) / step)
 
 
-def _purchase(evaluation: Evaluation, stated: Any, share: float) -> tuple[float, str, bool]:
-    """Return the price of all machines, whose it is, and whether it is that of whole machines."""
+@dataclass(frozen=True, kw_only=True)
+class _Bought:
+    """The price of all machines, whose it is, in short and in full, and whether it is that of whole machines."""
+
+    usd: float
+    words: str
+    source: str
+    whole: bool
+
+
+def _purchase(evaluation: Evaluation, stated: Any, share: float) -> _Bought:
     resolved = evaluation.resolved
     if stated is not None:
-        return read_number(stated, "--purchase"), "stated, of all machines", True
-    nodes = math.ceil(int(resolved.gpus) / resolved.system.gpus_per_node)
+        usd = read_number(stated, "--purchase")
+        return _Bought(usd=usd, words="stated, of all machines", source="price as stated", whole=True)
+    gpus = int(resolved.gpus)
+    nodes = math.ceil(gpus / resolved.system.gpus_per_node)
     node, card = resolved.system.price, resolved.gpu.price
     if node.purchase is not None:
-        return node.purchase * nodes, f"{nodes} x {resolved.system.name}, {_words(node)}", True
+        words = f"{nodes} x {resolved.system.name}, {_words(node)}"
+        return _Bought(usd=node.purchase * nodes, words=words, source=_words(node), whole=True)
     if card.purchase is None:
         hint = "State the price of all machines: --purchase 250k."
         raise SpecError(Problem(f"no purchase price of {resolved.gpu.name} is known", Place("--purchase"), hint=hint))
-    cards = card.purchase * int(resolved.gpus)
-    return cards / share, f"{resolved.gpus} cards at {card.purchase:,.0f} USD ({_words(card)}) in servers", False
+    cards = "1 card" if gpus == 1 else f"{gpus} cards"
+    words = f"{cards} at {card.purchase:,.0f} USD ({_words(card)}) in servers"
+    return _Bought(usd=card.purchase * gpus / share, words=words, source=_words(card), whole=False)
+
+
+def _lowest_words(evaluation: Evaluation, per_gpu: float) -> str | None:
+    """Return whose the lowest rent is that is published, of the card or of its node."""
+    node = evaluation.resolved.system
+    own = lowest_words(evaluation.resolved.gpu.price, per_gpu)
+    return own or lowest_words(node.price, per_gpu, node.gpus_per_node)
 
 
 def _words(price: Any) -> str:
@@ -309,12 +324,19 @@ def _against(document: Document, result: Result, rent: float | None, name: str) 
     evaluation = evaluate(resolve_document(with_override(other, "hardware.gpu", name, "--against")))
     changed = answer(evaluation)
     speed = float(rate_of(changed) or 0.0) / float(rate_of(result) or math.nan)
+    ends = speedup_interval(result, changed, speed)
     hourly = changed.cost["usd_per_hour"]
+    short = shortfall(changed.memory) if changed.memory.verdict == DOES_NOT_FIT else None
+    worth = None if short is not None else rent
     return Against(
         gpu=evaluation.resolved.gpu.name,
         gpus=int(evaluation.resolved.gpus),
         speed=speed,
-        even_rent=None if rent is None else rent * speed,
+        speed_interval=ends,
+        even_rent=None if worth is None else worth * speed,
+        even_rent_interval=None if worth is None or ends is None else (worth * ends[0], worth * ends[1]),
         rent=None if hourly is None else float(hourly),
+        rent_words=changed.cost["price"],
+        short=short,
         notes=left_out(dropped),
     )

@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Drawn
+from roofsim.analyze.verdicts import FITS
 from roofsim.analyze.watts import average_watts, drawn_watts, unheld_watts
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
+from roofsim.decide.room import must_fit
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
@@ -71,12 +73,13 @@ class AtLimit:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PowerCurve(Drawn):
-    """The answer of `roofsim.power`: a row for each limit, the highest first."""
+    """The answer of `roofsim.power`: a row for each limit, the highest first; `memory` is ``fits``, or ``tight``: may not fit."""
 
     gpu: str
     gpus: int
     unit: str
     rows: tuple[AtLimit, ...]
+    memory: str = FITS
 
     @property
     def best(self) -> AtLimit:
@@ -92,6 +95,7 @@ class PowerCurve(Drawn):
             "gpu": self.gpu,
             "gpus": self.gpus,
             "unit": self.unit,
+            "memory": self.memory,
             "best": self.best.to_dict(),
             "limits": rows,
         }
@@ -119,7 +123,7 @@ def power(
     Raises
     ------
     SpecError
-        For a limit that the card cannot be held to, and a card whose power is not known.
+        For a limit that the card cannot be held to, a card whose power is not known, and a scenario that does not fit in memory.
     """
     return power_document(
         load_scenario(scenario, overrides), [f"{one:g} W" if not isinstance(one, str) else one for one in limits]
@@ -133,6 +137,9 @@ def power_document(document: Document, limits: Sequence[str] = ()) -> PowerCurve
     tdp = resolved.gpu.tdp
     if tdp is None:
         raise SpecError(Problem(f"the power of {resolved.gpu.name} is not known", hint="State it: --set tdp='300 W'."))
+    evaluation = evaluate(resolved)
+    result = answer(evaluation)
+    must_fit(evaluation, result.memory)
     least = math.ceil(LEAST * float(tdp))
     even = [least + (float(tdp) - least) * place / (_LIMITS - 1) for place in range(_LIMITS)]
     asked = list(limits) or [f"{watts:.6g} W" for watts in (*even[:-1], float(tdp))]
@@ -140,7 +147,11 @@ def power_document(document: Document, limits: Sequence[str] = ()) -> PowerCurve
     rows = [_at(free, text, float(tdp), whole.rate) for text in asked]
     rows.sort(key=lambda one: -one.limit)
     return PowerCurve(
-        gpu=resolved.gpu.name, gpus=int(resolved.gpus), unit=unit_of(answer(evaluate(resolved))), rows=tuple(rows)
+        gpu=resolved.gpu.name,
+        gpus=int(resolved.gpus),
+        unit=unit_of(result),
+        rows=tuple(rows),
+        memory=result.memory.verdict,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from roofsim.analyze.verdicts import TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.job import assumed, figure
@@ -13,71 +14,113 @@ from roofsim.report.job import assumed, figure
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from roofsim.decide.owned import Ends
     from roofsim.decide.owning import Owning
+
+_LAST: Final = "Hosts, networks, storage and people are not counted but where the purchase price has them."
 
 
 def print_owning(console: Console, answer: Owning) -> None:
     """Print the sentence, what both cost, and what that rests on."""
     console.print(Text(sentence(answer), style="bold"))
-    table = Grid([text(""), number("USD/h"), number(f"USD/M {answer.unit}")])
+    table = Grid([text(""), number("USD/h"), number(f"USD/M {answer.unit}"), text("80 % interval")])
     for name, hourly in (("rented", answer.rent), ("owned", answer.own)):
-        each = answer.usd_per_million[name]
+        each, span = answer.usd_per_million[name], answer.usd_per_million_interval[name]
         cells = ("?", "?") if hourly is None or each is None else (words.dollars(hourly), words.dollars(each))
-        table.add(f"{name}, {answer.gpus} x {answer.gpu}", *cells)
+        table.add(f"{name}, {answer.gpus} x {answer.gpu}", *cells, "" if span is None else _span(span))
     console.print(table)
+    if answer.memory == TIGHT:
+        console.print(Text("Memory is tight: the scenario may not fit."))
     total = sum(answer.parts.values())
     parts = ", ".join(f"{name} {figure(usd)} ({words.percent(usd / total)})" for name, usd in answer.parts.items())
     console.print(Text(f"owning, USD over all years: {parts}"))
     console.print(
         Text(f"bought: {figure(answer.purchase)} USD: {answer.purchase_words}; rented: {answer.rent_words or '?'}")
     )
-    for line in (*_even(answer), *_against(answer), *assumed(answer.assumptions)):
+    for line in (*_even(answer), *_paid(answer), *_against(answer), *assumed(answer.assumptions), _LAST):
         console.print(Text(line))
-    console.print(Text("Hosts, networks, storage and people are not counted but where the purchase price has them."))
 
 
 def sentence(answer: Owning) -> str:
-    """Return the answer in a sentence."""
-    busy = words.percent(answer.utilisation)
+    """Return the answer in a sentence: against whose rent, and whether it turns with the seller."""
     if answer.rent is None:
         return f"An owned hour costs {words.dollars(answer.own)} USD; no price to rent {answer.gpu} is known (--rent)."
-    first, second = ("Buy", "rented") if answer.verdict == "buy" else ("Rent", "owned")
-    less, more = sorted((answer.own, answer.rent))
-    even = (
-        "owning never costs less"
-        if answer.break_even is None
-        else f"owning costs less from {words.percent(answer.break_even)} utilisation on"
+    head = {"buy": "Buy", "rent": "Rent", "depends": "It depends on the seller"}[answer.verdict]
+    said = (
+        f"{head}: at {words.percent(answer.utilisation)} utilisation an hour costs {words.dollars(answer.own)} USD owned "
+        f"({answer.purchase_source}) against {words.dollars(answer.rent)} rented ({answer.rent_words})"
     )
-    return (
-        f"{first}: at {busy} utilisation an hour costs {words.dollars(less)} USD against {words.dollars(more)} "
-        f"{second}; {even}."
-    )
+    if not _has_lower(answer) or answer.verdict == "rent":
+        return f"{said}; {_from(answer.break_even)}."
+    lowest = f"{words.dollars(answer.rent_low or 0.0)} at the lowest published ({answer.rent_low_words or 'unnamed'})"
+    if answer.verdict == "depends":
+        return f"{said} and {lowest}: {_from(answer.break_even)}, or {_from(answer.break_even_low, '')}."
+    return f"{said} and {lowest}; {_from(answer.break_even)}, or {_from(answer.break_even_low, '')}."
+
+
+def _has_lower(answer: Owning) -> bool:
+    """Tell whether another seller asks less than the rent that is shown."""
+    return answer.rent_low is not None and answer.rent is not None and answer.rent_low < answer.rent
+
+
+def _from(even: float | None, owning: str = "owning ") -> str:
+    if even is None:
+        return f"{owning}never costs less" if owning else "at the lowest never"
+    share = words.percent(even)
+    return f"owning costs less from {share} utilisation on" if owning else f"from {share} at the lowest"
 
 
 def _even(answer: Owning) -> list[str]:
-    lines = [
-        f"break-even rent: {words.dollars(answer.even_rent / answer.gpus)} USD per GPU and hour at this utilisation"
-    ]
-    if answer.rent_low is not None and answer.rent is not None and answer.rent_low < answer.rent:
-        even = answer.break_even_low
-        less = (
-            "owning never costs less"
-            if even is None
-            else f"owning costs less from {words.percent(even)} utilisation on"
-        )
-        lines.append(f"at the lowest rent published, {words.dollars(answer.rent_low)} USD/h, {less}")
-    if answer.months is not None:
-        lines.append(f"the purchase is paid by rents saved after {figure(answer.months)} months")
+    rent, span = answer.even_rent / answer.gpus, answer.even_rent_interval
+    line = f"break-even rent: {words.dollars(rent)} USD per GPU and hour at this utilisation"
+    if span is not None:
+        low, high = (end / answer.gpus for end in span)
+        line += f", 80 % interval {_span((low, high))}: only electricity depends on the predicted speed"
+        if answer.rent is not None and span[0] <= answer.rent <= span[1]:
+            line += "; the rent lies inside, so that either may cost less"
+    lines = [line]
+    if _has_lower(answer):
+        lowest = words.dollars(answer.rent_low or 0.0)
+        lines.append(f"at the lowest rent published, {lowest} USD/h, {_from(answer.break_even_low)}")
     return lines
+
+
+def _paid(answer: Owning) -> list[str]:
+    """Return when rents saved have paid the purchase, which is no other answer than the verdict at that rent."""
+    if answer.rent is None:
+        return []
+    years = "year" if answer.years == 1.0 else f"{answer.years:g} years"
+    rent, use = f"at {words.dollars(answer.rent)} USD/h rented", f"within the {years} of use"
+    if answer.months is None:
+        return [f"the purchase is never paid by rents saved {rent}: electricity and hosting cost as much"]
+    if answer.paid_back:
+        return [f"the purchase is paid by rents saved after {figure(answer.months)} months, {rent}"]
+    if answer.verdicts["rent"] == "buy":
+        return [f"rents saved do not pay the purchase {use}, {rent}: the sale at the end makes up for the rest"]
+    return [f"the purchase is not paid back {use}, {rent}"]
 
 
 def _against(answer: Owning) -> list[str]:
     other = answer.against
     if other is None:
         return []
-    line = f"{other.gpus} x {other.gpu} do {figure(other.speed)} times the work"
+    name, notes = f"{other.gpus} x {other.gpu}", [f"Note: {note}." for note in other.notes]
+    if other.short is not None:
+        return [f"{name}: does not fit, {other.short}", *notes]
+    line = f"{name} do {figure(other.speed)} times the work{_of_interval(other.speed_interval)}"
     if other.even_rent is not None:
-        line += f": worth up to {words.dollars(other.even_rent / other.gpus)} USD per GPU and hour"
+        ends = other.even_rent_interval
+        each = None if ends is None else (ends[0] / other.gpus, ends[1] / other.gpus)
+        line += f": worth up to {words.dollars(other.even_rent / other.gpus)} USD per GPU and hour{_of_interval(each)}"
+        line += f" beside {words.dollars((answer.rent or 0.0) / answer.gpus)}"
         if other.rent is not None:
-            line += f", known price {words.dollars(other.rent / other.gpus)}"
-    return [line, *(f"Note: {note}." for note in other.notes)]
+            line += f", known price {words.dollars(other.rent / other.gpus)} ({other.rent_words})"
+    return [line, *notes]
+
+
+def _of_interval(ends: Ends | None) -> str:
+    return "" if ends is None else f" ({_span(ends)})"
+
+
+def _span(ends: Ends) -> str:
+    return f"{words.dollars(ends[0])} .. {words.dollars(ends[1])}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from roofsim.analyze.verdicts import TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.job import figure
@@ -52,6 +53,8 @@ def print_power(console: Console, curve: PowerCurve) -> None:
             mark,
         )
     console.print(table)
+    if curve.memory == TIGHT:
+        console.print(Text("Memory is tight: the scenario may not fit."))
     console.print(Text("Watts of one GPU, by what its kernels draw on average; hosts are not counted."))
 
 

@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "decide/measurement.py": {"_STANDS_OUT"},
     "decide/remedies.py": {"_SAME", "_OTHER"},
     "decide/sentences.py": {"_NOTICED", "_SHOWN_FROM"},
-    "decide/owning.py": {"_HOURS", "_MONTHS", "_KILO"},
+    "decide/owned.py": {"_HOURS", "_MONTHS", "_KILO"},
     "decide/power.py": {"_AS_FAST", "_HALVINGS", "_LIMITS"},
     "report/power.py": {"_NOTHING"},
     "report/budget.py": {"_MOST", "_REFUSED"},

@@ -9,7 +9,7 @@ import pytest
 
 import roofsim
 from roofsim.cli.app import main
-from roofsim.decide.owning import Costs, costs_of
+from roofsim.decide.owned import Costs, costs_of, payback_months
 from roofsim.errors import SpecError
 from tests.surely import sure
 
@@ -90,6 +90,7 @@ def test_every_default_has_a_source():
         "years",
         "utilisation",
         "resale",
+        "resale_after",
     }
     assert all(one.source for one in answer.assumptions)
     stated = owning(assume={"pue": 1.2})
@@ -123,6 +124,7 @@ def test_another_card_is_worth_what_its_work_is():
         ({"assume": {"utilisation": "160%"}}, "up to 1 or 100%"),
         ({"assume": {"pue": 0.9}}, "at least what its machines do"),
         ({"assume": {"resale": -0.1}}, "zero or more"),
+        ({"batch_size": 100_000}, "resnet18 does not fit on 8 x a100-sxm4-80gb: .* missing. `roofsim fit`"),
         ({"against": "h1000"}, "unknown gpu 'h1000'"),
         ({"purchase": None, "gpu": "l40s"}, "no purchase price of l40s is known"),
     ],
@@ -142,6 +144,7 @@ def test_the_verb_prints_and_writes(capsys, monkeypatch):
         assert not stop.value.code
         printed.append(capsys.readouterr().out)
     assert "utilisation an hour costs" in printed[0]
+    assert "80 % interval" in printed[0]
     assert "Uptime Institute" in printed[0]
     assert json.loads(printed[1])["schema"] == "roofsim/owning/1"
 
@@ -151,3 +154,98 @@ def test_another_card_is_taken_as_it_is():
     assert any("hardware.override" in note for note in other.notes)
     plain = sure(owning(rent=2.0, against="h100").against).speed
     assert other.speed == pytest.approx(plain * owning(rent=2.0).rate / owning(rent=2.0, tdp="300 W").rate)
+
+
+def test_months_until_it_is_paid_by_hand():
+    """By hand: 100,000 / (20 x 365.25 - 1.2 x 365.25 - 1,500): electricity and hosting are due each month."""
+    months = payback_months(100_000.0, 20.0, 8_000.0, 10_000.0, ASSUMED)
+    assert months == pytest.approx(100_000.0 / (7_305.0 - 8.0 * 1.5 * 0.1 * 365.25 - 10.0 * 150.0), rel=1e-12)
+    assert payback_months(100_000.0, 5.0, 8_000.0, 10_000.0, ASSUMED) is None
+
+
+def test_at_that_time_rents_have_paid_the_purchase():
+    """Used so long and then worth nothing, owned machines cost what rented ones do."""
+    months = sure(owning(rent=3.0).months)
+    at = owning(rent=3.0, assume={"years": months / 12.0, "resale": 0.0})
+    assert at.own == pytest.approx(sure(at.rent), rel=1e-9)
+
+
+@pytest.mark.parametrize("rent", [1.0, 2.0, 2.5, 3.0, 5.0])
+@pytest.mark.parametrize("years", [0.5, 2.0, 5.0])
+def test_payback_does_not_contradict_the_verdict(rent, years):
+    answer = owning(rent=rent, assume={"years": years})
+    assert answer.verdict == "buy" or not answer.paid_back
+    printed = " ".join(str(answer).split())
+    assert ("is paid by rents saved after" in printed) == bool(answer.paid_back)
+    if not answer.paid_back and answer.verdict == "buy":
+        assert "the sale at the end makes up for the rest" in printed
+
+
+def test_the_sentence_names_both_sellers_where_they_decide():
+    asked = {"gpu": "h100", "gpus": 1, "purchase": None}
+    answer = owning(**asked, assume={"utilisation": 0.4})
+    low = sure(answer.rent_low)
+    assert (answer.verdict, answer.verdicts) == ("depends", {"rent": "buy", "rent_low": "rent"})
+    assert low < answer.own < sure(answer.rent)
+    sentence = line(answer)
+    assert sentence.startswith("It depends on the seller: ")
+    assert f"({answer.rent_words})" in sentence
+    assert f"({answer.rent_low_words})" in sentence
+    assert "(refurbished, used cards, 2026)" in sentence
+    sure_of_it = owning(**asked, assume={"utilisation": 0.9})
+    assert (sure_of_it.verdict, sure_of_it.verdicts) == ("buy", {"rent": "buy", "rent_low": "buy"})
+    assert str(sure_of_it.rent_low_words) in line(sure_of_it)
+    assert owning(rent=3.0).verdicts["rent_low"] is None
+
+
+def line(answer):
+    from roofsim.report.owning import sentence
+
+    return sentence(answer)
+
+
+def test_a_sale_brings_less_after_more_years():
+    def resale(**assume):
+        return next(one for one in owning(assume=assume).assumptions if one.name == "resale")
+
+    assert resale().value == 0.3
+    assert resale(years=6).value == pytest.approx(0.3**2)
+    assert resale(years=1).value ** 3 == pytest.approx(0.3)
+    assert "after 6 years" in resale(years=6).meaning
+    stated = owning(assume={"years": 10, "resale": "30%"})
+    assert stated.parts["purchase less resale"] == pytest.approx(0.7 * 120_000)
+    assert "resale_after" not in {one.name for one in stated.assumptions}
+
+
+def test_the_interval_of_the_speed_reaches_dollars():
+    answer, result = owning(rent=3.0), roofsim.run("resnet18", **SMALL)
+    fast, slow = (sure(result.step_time_interval)[end] / result.step_time for end in (0, 1))
+    rented = sure(answer.usd_per_million["rented"])
+    assert answer.usd_per_million_interval["rented"] == pytest.approx((rented * fast, rented * slow))
+    assert answer.rate_interval == pytest.approx((answer.rate / slow, answer.rate / fast))
+    low, high = sure(answer.even_rent_interval)
+    assert low <= answer.even_rent <= high
+    low, high = sure(answer.usd_per_million_interval["owned"])
+    assert low < sure(answer.usd_per_million["owned"]) < high
+    # Only electricity changes with the speed: in an hour no more than all of it.
+    electricity = answer.parts["electricity and cooling"] / (8766 * 3 * 0.6)
+    own = sure(answer.even_rent_interval)
+    assert own[1] - own[0] <= electricity * (1.0 / fast - 1.0 / slow) + 1e-12
+
+
+def test_the_other_card_has_an_interval_and_must_fit():
+    answer = owning(rent=2.0, against="h100")
+    other = sure(answer.against)
+    low, high = sure(other.speed_interval)
+    assert low < other.speed < high
+    assert other.even_rent_interval == pytest.approx((16.0 * low, 16.0 * high))
+    small = owning(rent=2.0, against="rtx3050-8gb", batch_size=2048)
+    assert sure(small.against).even_rent is None
+    assert "does not fit, " in str(small)
+
+
+def test_a_rent_inside_the_interval_is_said():
+    answer = owning()
+    near = owning(rent=answer.even_rent / 8 * 1.0001)
+    assert "either may cost less" in " ".join(str(near).split())
+    assert "either may cost less" not in " ".join(str(owning(rent=answer.even_rent / 8 * 2.0)).split())

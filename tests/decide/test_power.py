@@ -186,3 +186,11 @@ def test_the_verb_prints_writes_and_draws(capsys, monkeypatch, tmp_path):
         else:
             assert "per joule" in printed
     assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(
+        SpecError, match=r"llama3-8b does not fit on 1 x rtx4090: .* of 24 GiB, .* missing\. `roofsim fit`"
+    ):
+        roofsim.power("llama3-8b", gpu="rtx4090", sequence_length=512)
+    assert roofsim.power("gpt2", gpu="a100", sequence_length=256, limits=[400]).to_dict()["memory"] == "fits"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Self
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, model_validator
@@ -164,3 +165,26 @@ class Quote:
         text += f" in {self.region}" if self.region and self.region != "any" else ""
         text = f"{text}, {self.date}" if self.date else text
         return f"{text}, {OLD}" if self.old else text
+
+
+def lowest_words(price: Price, per_gpu: float, share: float = 1.0) -> str | None:
+    """Return whose price of an hour it is that one card costs so much at; None of none.
+
+    Parameters
+    ----------
+    share
+        Cards that prices are for: those of a node, where they are the node's.
+    """
+    hourly = [offer for offer in price.offers if offer.per == "hour" and math.isclose(offer.usd / share, per_gpu)]
+    chosen = min(hourly, key=lambda offer: offer.old, default=None)
+    if chosen is None:
+        return None
+    kind = chosen.kind if chosen.kind in _KINDS else None
+    facts: dict[str, Any] = {
+        "kind": kind,
+        "seller": chosen.seller,
+        "region": chosen.region,
+        "date": chosen.date,
+        "old": chosen.old,
+    }
+    return Quote(per_gpu=per_gpu, **facts).words()
