@@ -11,7 +11,7 @@ model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` o
 part of a vision-language model; of ``all``, attention runs as products and is counted with them. `saved` are the bytes
 that autograd keeps of a training step of two samples in bf16 (one by itself needs fewer copies): distinct storages,
 parameters, buffers and inputs apart; `loss` says whether that of training is among them (it is not where targets are found
-on the host). Last run: torch 2.14.1,
+on the host). `size` are the tokens of a sample where it is not the model's usual size. Last run: torch 2.14.1 (Gemma 3n: 2.13.0),
 torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
 """
 
@@ -30,7 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision.ops import roi_align
 from transformers import PreTrainedModel
 
-COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved")
+COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
 #: Of a case: what is counted of it, what builds the model, what calls it.
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
 
@@ -521,7 +521,26 @@ def _parakeet_tdt_call(model: Any) -> Any:
     return joint.head(joint.activation(seen.unsqueeze(2) + model.decoder(ids(101)).unsqueeze(1)))
 
 
+def _gemma3n(layers: int, inner: int, shared: int) -> Any:
+    from transformers import Gemma3nForCausalLM, Gemma3nTextConfig
+
+    sizes = {"num_hidden_layers": layers, "intermediate_size": inner, "num_kv_shared_layers": shared}
+    return Gemma3nForCausalLM(Gemma3nTextConfig(**sizes))
+
+
+def _tokens(model: Any) -> Any:
+    # Keys and values as they are, for all heads that share them, as on a GPU.
+    from transformers.integrations import sdpa_attention
+
+    sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
+    return model(input_ids=ids(SIZES["gemma-3n-e2b"]), use_cache=False)
+
+
+#: Tokens of a sample of models that are not counted at their usual size: no window hides any.
+SIZES: dict[str, int] = {"gemma-3n-e2b": 256, "gemma-3n-e4b": 256}
 CASES: dict[str, Case] = {
+    "gemma-3n-e2b": ("transformers", "", partial(_gemma3n, 30, 8192, 10), _tokens),
+    "gemma-3n-e4b": ("transformers", "", partial(_gemma3n, 35, 16384, 15), _tokens),
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
     "gemma3-27b-vision": ("transformers", "tower", lambda: _gemma3(5376, 62, 32, 16, 128, 21504), _features(896)),
@@ -652,6 +671,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     ),
     **dict.fromkeys((name for name in CASES if name.endswith("dinov2")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
+    **dict.fromkeys((name for name in CASES if name.startswith("gemma-3n")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask", "sam"))), _none),
 }
 
@@ -701,7 +721,7 @@ def main() -> None:
     writer.writeheader()
     for name in sys.argv[1:] or CASES:
         source, part, *_ = CASES[name]
-        row = {"model": name, "source": source, "part": part} | count(CASES[name])
+        row = {"model": name, "source": source, "part": part, "size": SIZES.get(name, "")} | count(CASES[name])
         if name in LOSSES:
             row |= {
                 "loss": "left out" if LOSSES[name] is _none else "included",
