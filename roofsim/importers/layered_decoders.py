@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.decoders import Mapping, decoder, tied
-from roofsim.importers.llama_decoders import depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,12 +13,18 @@ if TYPE_CHECKING:
     from roofsim.importers.fields import Fields
 
 Steps = list[Any]
+#: Layers beyond which a file is no model's: each that differs from the one before is written out.
+_MOST_LAYERS: Final = 512
+#: Layers of a cycle beyond which none is looked for: those of published models have six at most.
+_LONGEST_CYCLE: Final = 32
 
 
 def _gemma3n(c: Fields) -> Mapping:
     c.only("altup_correct_scale", True)
     c.only("attention_bias", False)
-    layers, sizes = depth(c), _sizes(c)
+    layers, sizes = c.whole("num_hidden_layers"), _sizes(c)
+    if layers > _MOST_LAYERS:
+        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
     kinds = list(zip(_windows(c, layers), _widths(c, layers), _cutoffs(c, layers), _sharing(c, layers), strict=True))
     streams = c.whole("altup_num_inputs", default=4, least=2)
     stack = _stack(kinds, lambda kind: _layer(c, streams, *kind))
@@ -36,10 +41,8 @@ def _gemma3n(c: Fields) -> Mapping:
         }
     ]
     projected = [_linear("layers * per_layer"), "scale", {"rms_norm": {"weight_form": "wide", "parts": "layers"}}]
-    checked = decoder(c)  # what ends in no language model is refused
-    del checked["family"]
+    decoder(c)  # refuses what ends in no language model
     return {
-        **checked,
         "family": "layers",
         "inputs": "tokens",
         "max_sequence_length": c.whole("max_position_embeddings", default=32768),
@@ -215,7 +218,7 @@ def _cycle(kinds: Steps) -> tuple[int, int]:
     (3, 2)
     """
     best = (1, 1)
-    for length in range(1, len(kinds) // 2 + 1):
+    for length in range(1, min(len(kinds) // 2, _LONGEST_CYCLE) + 1):
         times = 1
         while kinds[times * length : (times + 1) * length] == kinds[:length]:
             times += 1

@@ -294,7 +294,7 @@ _UNMEASURED = {
         "over the state"
     ),
     "predict_streams": (
-        "no product of streams was measured: priced as a batched product of small matrices; limits of its weights (clamp) are left out"
+        "no product of streams was measured: priced as a batched product of small matrices, without the limits of its weights"
     ),
     "lstm": _CELLS,
     "gru": _CELLS,
