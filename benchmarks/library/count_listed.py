@@ -1,6 +1,7 @@
 """Count parameters and FLOPs of models that the catalog lists layer by layer, by the libraries themselves, without a GPU.
 
-Runs where torch, torchvision, transformers and diffusers are (not in roofsim's own environment):
+Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers or ultralytics (not in roofsim's own
+environment):
 
     python benchmarks/library/count_listed.py > tests/lower/listed_reference.csv
     python benchmarks/library/count_listed.py gemma3-4b-vision      # one row
@@ -27,12 +28,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
-from torchvision.ops import roi_align
 from transformers import PreTrainedModel
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
 #: Of a case: what is counted of it, what builds the model, what calls it.
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
+
+
+#: Where fake tensors lie; a build for the CPU, whose flash kernel has the same results, knows no other device.
+DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
 
 
 def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_others):
@@ -285,12 +289,15 @@ def _llama4_features(model: Any) -> Any:
 
 
 def _wan(heads: int, inner: int, layers: int, side: tuple[int, int]) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    from diffusers import WanTransformer3DModel
+    def build() -> Any:
+        from diffusers import WanTransformer3DModel
+
+        return WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers)
 
     def call(model: Any) -> Any:
         return model(numbers(1, 16, 21, *side), timestep=numbers(1), encoder_hidden_states=numbers(1, 512, 4096))
 
-    return lambda: WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers), call
+    return build, call
 
 
 def _wan22() -> Any:
@@ -320,9 +327,9 @@ def _hunyuan_call(model: Any) -> Any:
 
 
 def _cogvideox(heads: int, layers: int, *, rotary: bool) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    from diffusers import CogVideoXTransformer3DModel
-
     def build() -> Any:
+        from diffusers import CogVideoXTransformer3DModel
+
         return CogVideoXTransformer3DModel(
             num_attention_heads=heads, num_layers=layers, use_rotary_positional_embeddings=rotary,
             sample_width=90, sample_height=60, sample_frames=49,
@@ -391,6 +398,8 @@ def _rcnn(name: str) -> Any:
 
 def _rcnn_call(model: Any) -> Any:
     """Run the networks one by one: what chooses boxes between them needs values. Training samples 512 boxes, 128 with masks."""
+    from torchvision.ops import roi_align
+
     features = list(model.backbone(numbers(1, 3, 800, 1088)).values())
     made = [model.rpn.head(features)]
     heads, boxes, masks = model.roi_heads, 1000, 100
@@ -686,7 +695,7 @@ def saved(case: Case, loss: Callable[[Any], Any]) -> int:
         kept[storage._cdata] = storage
         return tensor
 
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
         model = build().train()
         Samples.count, Samples.entered[:] = 2, []
@@ -700,7 +709,7 @@ def saved(case: Case, loss: Callable[[Any], Any]) -> int:
 def count(case: Case) -> dict[str, Any]:
     """Return the counts of one model."""
     _, _, build, call = case
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
         model = build()
         model = model.eval() if hasattr(model, "eval") else model
