@@ -1,6 +1,7 @@
 """Count parameters and FLOPs of models that the catalog lists layer by layer, by the libraries themselves, without a GPU.
 
-Runs where torch, torchvision, transformers and diffusers are (not in roofsim's own environment):
+Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers or ultralytics (not in roofsim's own
+environment):
 
     python benchmarks/library/count_listed.py > tests/lower/listed_reference.csv
     python benchmarks/library/count_listed.py gemma3-4b-vision      # one row
@@ -11,7 +12,7 @@ model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` o
 part of a vision-language model; of ``all``, attention runs as products and is counted with them. `saved` are the bytes
 that autograd keeps of a training step of two samples in bf16 (one by itself needs fewer copies): distinct storages,
 parameters, buffers and inputs apart; `loss` says whether that of training is among them (it is not where targets are found
-on the host). Last run: torch 2.14.1,
+on the host). `size` are the tokens of a sample where it is not the model's usual size. Last run: torch 2.14.1 (Gemma 3n: 2.13.0),
 torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
 """
 
@@ -27,12 +28,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
-from torchvision.ops import roi_align
 from transformers import PreTrainedModel
 
-COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved")
+COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
 #: Of a case: what is counted of it, what builds the model, what calls it.
 Case = tuple[str, str, Callable[[], Any], Callable[[Any], Any]]
+
+
+#: Where fake tensors lie; a build for the CPU, whose flash kernel has the same results, knows no other device.
+DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
 
 
 def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_others):
@@ -285,12 +289,15 @@ def _llama4_features(model: Any) -> Any:
 
 
 def _wan(heads: int, inner: int, layers: int, side: tuple[int, int]) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    from diffusers import WanTransformer3DModel
+    def build() -> Any:
+        from diffusers import WanTransformer3DModel
+
+        return WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers)
 
     def call(model: Any) -> Any:
         return model(numbers(1, 16, 21, *side), timestep=numbers(1), encoder_hidden_states=numbers(1, 512, 4096))
 
-    return lambda: WanTransformer3DModel(num_attention_heads=heads, ffn_dim=inner, num_layers=layers), call
+    return build, call
 
 
 def _wan22() -> Any:
@@ -320,9 +327,9 @@ def _hunyuan_call(model: Any) -> Any:
 
 
 def _cogvideox(heads: int, layers: int, *, rotary: bool) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    from diffusers import CogVideoXTransformer3DModel
-
     def build() -> Any:
+        from diffusers import CogVideoXTransformer3DModel
+
         return CogVideoXTransformer3DModel(
             num_attention_heads=heads, num_layers=layers, use_rotary_positional_embeddings=rotary,
             sample_width=90, sample_height=60, sample_frames=49,
@@ -391,6 +398,8 @@ def _rcnn(name: str) -> Any:
 
 def _rcnn_call(model: Any) -> Any:
     """Run the networks one by one: what chooses boxes between them needs values. Training samples 512 boxes, 128 with masks."""
+    from torchvision.ops import roi_align
+
     features = list(model.backbone(numbers(1, 3, 800, 1088)).values())
     made = [model.rpn.head(features)]
     heads, boxes, masks = model.roi_heads, 1000, 100
@@ -521,7 +530,26 @@ def _parakeet_tdt_call(model: Any) -> Any:
     return joint.head(joint.activation(seen.unsqueeze(2) + model.decoder(ids(101)).unsqueeze(1)))
 
 
+def _gemma3n(layers: int, inner: int, shared: int) -> Any:
+    from transformers import Gemma3nForCausalLM, Gemma3nTextConfig
+
+    sizes = {"num_hidden_layers": layers, "intermediate_size": inner, "num_kv_shared_layers": shared}
+    return Gemma3nForCausalLM(Gemma3nTextConfig(**sizes))
+
+
+def _tokens(model: Any) -> Any:
+    # Keys and values as they are, for all heads that share them, as on a GPU.
+    from transformers.integrations import sdpa_attention
+
+    sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
+    return model(input_ids=ids(SIZES["gemma-3n-e2b"]), use_cache=False)
+
+
+#: Tokens of a sample of models that are not counted at their usual size: no window hides any.
+SIZES: dict[str, int] = {"gemma-3n-e2b": 256, "gemma-3n-e4b": 256}
 CASES: dict[str, Case] = {
+    "gemma-3n-e2b": ("transformers", "", partial(_gemma3n, 30, 8192, 10), _tokens),
+    "gemma-3n-e4b": ("transformers", "", partial(_gemma3n, 35, 16384, 15), _tokens),
     "gemma3-4b-vision": ("transformers", "tower", lambda: _gemma3(2560, 34, 8, 4, 256, 10240), _features(896)),
     "gemma3-12b-vision": ("transformers", "tower", lambda: _gemma3(3840, 48, 16, 8, 256, 15360), _features(896)),
     "gemma3-27b-vision": ("transformers", "tower", lambda: _gemma3(5376, 62, 32, 16, 128, 21504), _features(896)),
@@ -652,6 +680,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     ),
     **dict.fromkeys((name for name in CASES if name.endswith("dinov2")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), _both_ways),
+    **dict.fromkeys((name for name in CASES if name.startswith("gemma-3n")), _classes),
     **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask", "sam"))), _none),
 }
 
@@ -666,7 +695,7 @@ def saved(case: Case, loss: Callable[[Any], Any]) -> int:
         kept[storage._cdata] = storage
         return tensor
 
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
         model = build().train()
         Samples.count, Samples.entered[:] = 2, []
@@ -680,7 +709,7 @@ def saved(case: Case, loss: Callable[[Any], Any]) -> int:
 def count(case: Case) -> dict[str, Any]:
     """Return the counts of one model."""
     _, _, build, call = case
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
         model = build()
         model = model.eval() if hasattr(model, "eval") else model
@@ -701,7 +730,7 @@ def main() -> None:
     writer.writeheader()
     for name in sys.argv[1:] or CASES:
         source, part, *_ = CASES[name]
-        row = {"model": name, "source": source, "part": part} | count(CASES[name])
+        row = {"model": name, "source": source, "part": part, "size": SIZES.get(name, "")} | count(CASES[name])
         if name in LOSSES:
             row |= {
                 "loss": "left out" if LOSSES[name] is _none else "included",

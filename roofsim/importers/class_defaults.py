@@ -120,6 +120,13 @@ CLASS_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
         "max_position_embeddings": 131072, "tie_word_embeddings": True, "attention_bias": False,
         "sliding_window": 4096, "_sliding_window_pattern": 6,
     },
+    "gemma3n_text": {
+        "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "max_position_embeddings": 32768, "tie_word_embeddings": True, "attention_bias": False, "sliding_window": 512,
+        "final_logit_softcapping": 30.0, "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
+        "altup_num_inputs": 4, "num_kv_shared_layers": 15, "laurel_rank": 64,
+    },
     "llama4_text": {
         "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
         "num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,

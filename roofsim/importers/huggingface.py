@@ -15,6 +15,7 @@ from roofsim.importers.fields import Fields
 from roofsim.importers.further_decoders import FURTHER_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.latest_decoders import LATEST_DECODERS
+from roofsim.importers.layered_decoders import LAYERED_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
@@ -32,6 +33,7 @@ ARCHITECTURES: Final = {
     **NEWER_DECODERS,
     **FURTHER_DECODERS,
     **LATEST_DECODERS,
+    **LAYERED_DECODERS,
     **ENCODERS,
     **VISION,
 }

@@ -224,6 +224,42 @@ def test_regular_windows_are_read_from_the_layer_types():
     assert imported(changed("qwen2-7b", use_sliding_window=False, sliding_window=4096)).sliding_window is None
 
 
+GEMMA_3N = next(entry["config"] for entry in HUB if entry["name"] == "gemma-3n-e4b")
+
+
+def test_layers_that_are_alike_repeat_in_whatever_order_they_stand():
+    def parameters(**keys):
+        graph = lower(imported({**GEMMA_3N, **keys}), Call(phase="forward"))
+        return sum(tensor.numel * copies for tensor, copies in graph.parameters().items())
+
+    defaults = {"layer_types": None, "activation_sparsity_pattern": None, "intermediate_size": 16384}
+    assert parameters(**defaults) == parameters()
+    kinds = ["full_attention", "sliding_attention", "sliding_attention"] * 11 + ["full_attention"] * 2
+    assert parameters(layer_types=kinds) == parameters()
+    # One of 35 layers is half as wide; keys and values of 15 more layers, of two matrices and one norm each.
+    assert parameters() - parameters(intermediate_size=[8192] + [16384] * 34) == 3 * 2048 * 8192
+    assert parameters(num_kv_shared_layers=0) - parameters() == 15 * (2 * 2048 * 512 + 256)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"intermediate_size": [16384] * 34}, "intermediate_size: expected 35 widths of at least 1; got 34"),
+        ({"activation_sparsity_pattern": [1.0] * 35}, "activation_sparsity_pattern: expected 35 shares from 0 to below 1"),
+        ({"num_kv_shared_layers": 33}, "num_kv_shared_layers: no layer before the last 33 has keys and values"),
+        ({"num_hidden_layers": 100_000}, "num_hidden_layers: expected at most 512; got 100000"),
+        ({"altup_correct_scale": False}, "altup_correct_scale: false changes the structure"),
+        ({"layer_types": ["full_attention"]}, "layer_types: has 1 entries for 35 layers"),
+        ({"layer_types": ["chunked_attention"] * 35}, "layer_types: 'chunked_attention' is not supported"),
+        ({"architectures": ["Gemma3nTextModel"]}, "Gemma3nTextModel has no language-model head"),
+    ],
+)  # fmt: skip
+def test_lists_of_layers_that_do_not_fit_are_refused(keys, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        from_config({**GEMMA_3N, **keys}, "x/config.json")
+    assert str(caught.value).startswith("x/config.json: ")
+
+
 def test_older_and_newer_spellings_agree():
     old = changed(
         "falcon-7b", model_type="RefinedWebModel", n_layer=32, n_head=71, num_hidden_layers=..., num_attention_heads=...

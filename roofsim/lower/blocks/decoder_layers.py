@@ -61,6 +61,13 @@ class LayerKind:
     turns: bool = True
 
 
+@dataclass
+class KeyValues:
+    """Keys and values ``[batch, length, heads, size]`` as attention reads them: of another layer, or kept for others."""
+
+    pair: tuple[Tensor, Tensor] | None = None
+
+
 @dataclass(frozen=True)
 class DecoderLayers:
     """Emit the parts of a decoder's layers; `model` as one rank of a tensor group holds it."""
@@ -189,8 +196,19 @@ class DecoderLayers:
             part or model.fused_gate_up or model.rotary_form == "joined"
         )
 
-    def attention(self, x: Tensor, shared: SharedInputs, kind: LayerKind, *, summed: bool = True) -> Tensor:
-        """Return what attention (or a state in its place) makes of ``[batch, length, width]``; `summed` over tensor ranks."""
+    def attention(
+        self,
+        x: Tensor,
+        shared: SharedInputs,
+        kind: LayerKind,
+        *,
+        summed: bool = True,
+        key_values: KeyValues | None = None,
+    ) -> Tensor:
+        """Return what attention (or a state in its place) makes of ``[batch, length, width]``; `summed` over tensor ranks.
+
+        `key_values`: those of another layer, which it reads, or what its own are left in.
+        """
         model, layers, window = self.model, self.layers, kind.window
         if kind.recurrent:
             from roofsim.lower.blocks.delta_net import delta_layer
@@ -206,7 +224,14 @@ class DecoderLayers:
                 assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
-                (q, k, v), gate = self._projections(x, heads, shared.tables if kind.turns else None)
+                tables = shared.tables if kind.turns else None
+                if key_values is not None and key_values.pair is not None:
+                    (k, v), gate = key_values.pair, None
+                    q = self._queries(x, heads, tables)
+                else:
+                    (q, k, v), gate = self._projections(x, heads, tables)
+                if key_values is not None:
+                    key_values.pair = k, v
                 heads = replace(heads, kv_heads=k.shape[2]) if self._expands(heads) else heads
                 attends = in_chunks if model.attention_chunks else attend
                 context = attends(layers, self.call, heads, q, k, v, mask)
@@ -237,9 +262,25 @@ class DecoderLayers:
             k = rotate_part(layers, k, tables, share, Purpose.ROTATE_KEY, form, joins=joins)
             if model.query_key_norm == "unit":
                 q, k = (layers.pointwise("normalise", part) for part in (q, k))
+        if model.value_norm:
+            v = layers.rms_norm(v, "value_norm", weight_form=model.normalization_weight, affine=False)
         window = heads.window
         k, v = (cached(layers, self.call, part, leaf, window) for part, leaf in ((k, "key_cache"), (v, "value_cache")))
         return (q, k, v), gate
+
+    def _queries(self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None) -> Tensor:
+        """Return queries alone ``[batch, length, heads, size]``, of a layer that reads the keys and values of another."""
+        model, layers, width = self.model, self.layers, heads.heads * heads.head_size
+        q = layers.linear(x, width, Purpose.QUERY, bias=bool(model.query_key_value_bias))
+        q = layers.view(q, "reshape", *x.shape[:2], heads.heads, heads.head_size)
+        if model.query_key_norm == "head":
+            q = layers.rms_norm(q, "query_norm", weight_form=model.normalization_weight)
+        if tables is None:
+            return q
+        joins = self._joins_rotated()
+        return rotate_part(
+            layers, q, tables, model.rotary_fraction, Purpose.ROTATE_QUERY, model.rotary_form, joins=joins
+        )
 
     def _part(self, x: Tensor, heads: Heads) -> Tensor:
         """Return keys or values ``[batch, length, heads, size]`` as a library's training code takes them apart."""

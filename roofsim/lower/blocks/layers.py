@@ -179,21 +179,22 @@ class Layers:
             self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, mean, rstd), method="layer")
             return out
 
-    def rms_norm(self, x: Tensor, leaf: str, *, weight_form: str = "plain") -> Tensor:
+    def rms_norm(self, x: Tensor, leaf: str, *, weight_form: str = "plain", affine: bool = True) -> Tensor:
         """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library.
 
         In the chain the weight multiplies the result after it is cast back (``plain``), before (``fp32``), or before
         and as an offset from one (``zero_centered``); ``mixed``: as plain, but what is scaled is the tensor itself, not
-        its wide copy (diffusers' RMSNorm). ``kernel``: one kernel, whatever the engine has (torch.nn.RMSNorm).
+        its wide copy (diffusers' RMSNorm). ``wide``: as fp32, with an fp32 copy of the weight, and a power in the place of the
+        root (Gemma 3n). ``kernel``: one kernel, whatever the engine has (torch.nn.RMSNorm). Without weights if not `affine`.
         """
         with self.b.scope(leaf):
             width = x.shape[-1]
-            weight = self.b.parameter("weight", width)
+            weights = (self.b.parameter("weight", width),) if affine else ()
             if self.flavour.engine.fusion.rms_norm == "chain" and weight_form != "kernel":
-                return self._rms_chain(x, weight, weight_form)
+                return self._rms_chain(x, weights, weight_form)
             out = self.b.tensor("out", *x.shape)
             rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
-            self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
+            self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, rstd), method="rms")
             return out
 
     def _layer_chain(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -205,15 +206,19 @@ class Layers:
         normed = self.mul(self.pointwise("sub", wide, mean), scale)
         return self.cast(self.mul(self.cast(weight, FP32), normed), x)
 
-    def _rms_chain(self, x: Tensor, weight: Tensor, weight_form: str) -> Tensor:
+    def _rms_chain(self, x: Tensor, weights: tuple[Tensor, ...], weight_form: str) -> Tensor:
         wide = self.cast(x, FP32)
         variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
-        scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        root = "pow" if weight_form == "wide" else "rsqrt"
+        scale = self.pointwise(root, self.pointwise("add_scalar", variance))
+        if not weights:
+            return self.cast(self.mul(wide, scale), x)
+        (weight,) = weights
         if weight_form == "mixed":
             return self.mul(weight, self.cast(self.pointwise("mul", x, scale, dtype=FP32), x))
         if weight_form != "plain":
-            zero_centered = weight_form == "zero_centered"
-            factor = self.pointwise("add_scalar", self.cast(weight, FP32)) if zero_centered else weight
+            factor = weight if weight_form == "fp32" else self.cast(weight, FP32)
+            factor = self.pointwise("add_scalar", factor) if weight_form == "zero_centered" else factor
             return self.cast(self.mul(self.mul(wide, scale), factor), x)
         return self.mul(weight, self.cast(self.mul(wide, scale), x))
 

@@ -25,9 +25,10 @@ def dense_mlp(
         both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
         first, second = layers.split(both, width, width)
         hidden = gated(layers, first, second, model.activation, gate)
-    elif gate == "plain":
+    elif gate in ("plain", "cutoff"):
         # The library's code activates the gate before it projects up.
-        activated = layers.activation(layers.linear(x, width, Purpose.GATE, bias=bias), model.activation)
+        first = layers.linear(x, width, Purpose.GATE, bias=bias)
+        activated = layers.activation(first if gate == "plain" else above_cutoff(layers, first), model.activation)
         hidden = layers.mul(activated, layers.linear(x, width, Purpose.UP, bias=bias))
     else:
         first, second = layers.linear(x, width, Purpose.GATE, bias=bias), layers.linear(x, width, Purpose.UP, bias=bias)
@@ -37,8 +38,19 @@ def dense_mlp(
 
 def gated(layers: Layers, first: Tensor, second: Tensor, activation: str, gate: str) -> Tensor:
     """Return ``activation(first) * second``; ``clamped`` bounds both and adds one to the second (gpt-oss)."""
-    if gate == "plain":
+    if gate == "cutoff":
+        first = above_cutoff(layers, first)
+    if gate != "clamped":
         return layers.mul(layers.activation(first, activation), second)
     first, second = layers.pointwise("clamp", first), layers.pointwise("clamp", second)
     glu = layers.activation(first, "quick_gelu")
     return layers.mul(layers.pointwise("add_scalar", second), glu)
+
+
+def above_cutoff(layers: Layers, x: Tensor) -> Tensor:
+    """Return by how much each element of a row lies above its mean and some deviations, zero below: Gemma 3n's Gaussian top-k."""
+    column = (*x.shape[:-1], 1.0)
+    mean = layers.reduce(x, column, "mean")
+    deviation = layers.pointwise("sqrt", layers.reduce(x, column, "variance"))
+    cutoff = layers.add(mean, layers.pointwise("mul_scalar", deviation))
+    return layers.pointwise("relu", layers.pointwise("sub", x, cutoff))

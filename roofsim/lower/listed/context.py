@@ -40,6 +40,8 @@ class Context:
         Rotary tables and masks, by what they depend on.
     parts
         Parts of vectors that condition tokens, by the vector.
+    routers
+        Under which name the router of predicted streams shares its weights, by the streams.
     """
 
     model: LayersModel
@@ -51,6 +53,7 @@ class Context:
     made_shared: bool = False
     edges: Edges | None = None
     parts: dict[Tensor, tuple[Tensor, ...]] = field(default_factory=dict)
+    routers: dict[Tensor, str] = field(default_factory=dict)
 
     # -- sizes --------------------------------------------------------------------------------------------------
 

@@ -85,8 +85,13 @@ def layer_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) ->
 
 
 def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> Tensor:
-    """Build an RMS norm."""
-    return context.layers.rms_norm(x, "norm", weight_form=block.weight_form)
+    """Build an RMS norm, of the whole width or of each of its parts."""
+    layers, form = context.layers, block.weight_form
+    if block.parts == 1:
+        return layers.rms_norm(x, "norm", weight_form=form)
+    parts = context.size(block.parts)
+    split = layers.view(x, "reshape", *x.shape[:-1], parts, x.shape[-1] / parts)
+    return layers.view(layers.rms_norm(split, "norm", weight_form=form), "reshape", *x.shape)
 
 
 def batch_norm(context: Context, block: blocks.BatchNormBlock, x: Tensor, _: Kept) -> Tensor:

@@ -8,7 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.tensor import BOOL, INT64
 from roofsim.lower.blocks import graph_nodes, matrix_receptance, receptance
 from roofsim.lower.blocks.attention import attend
-from roofsim.lower.blocks.decoder_layers import LayerKind, SharedInputs
+from roofsim.lower.blocks.decoder_layers import KeyValues, LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.projections import ProjectionBiases, by_head
@@ -16,6 +16,7 @@ from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
 from roofsim.lower.blocks.selective_scan import MambaSizes, convolved_step, keep_last, mamba_mixer
 from roofsim.lower.blocks.state_space_duality import DualitySizes, mamba2_mixer
 from roofsim.numeric import ceil
+from roofsim.spec.model.layers.mixers import pair_of
 from roofsim.spec.model.transformer import DeltaNet
 
 if TYPE_CHECKING:
@@ -65,10 +66,21 @@ def logits(context: Context, block: blocks.LogitsBlock, x: Tensor, _: Kept) -> T
 # -- layers of decoders ---------------------------------------------------------------------------------------------
 
 
-def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, _: Kept) -> Tensor:
-    """Build self-attention with its cache."""
+def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, kept: Kept) -> Tensor:
+    """Build self-attention with its cache, or over the keys and values of another layer."""
     part, kind = context.attention(block, x)
-    return part.attention(x, context.shared_of(block, part, kind, x), kind)
+    shared = context.shared_of(block, part, kind, x)
+    if block.key_values is None and block.key_values_as is None:
+        return part.attention(x, shared, kind)
+    key_values = KeyValues()
+    if block.key_values is not None:
+        keys, values = pair_of(block.key_values)
+        key_values.pair = kept[keys], kept[values]
+    out = part.attention(x, shared, kind, key_values=key_values)
+    if block.key_values_as is not None:
+        assert key_values.pair is not None
+        kept.update(zip(pair_of(block.key_values_as), key_values.pair, strict=True))
+    return out
 
 
 def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:

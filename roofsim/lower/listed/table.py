@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.lower.listed import kernels, mixing, regions, shapes, streams, token_mixing, windows
+from roofsim.lower.listed import alternating, kernels, mixing, regions, shapes, streams, token_mixing, windows
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "scale_shift": BlockBuilder(streams.scale_shift),
     "gate": BlockBuilder(streams.gate),
     "joint_attention": BlockBuilder(streams.joint_attention, own_scope=False),
+    "open_streams": BlockBuilder(alternating.open_streams),
+    "predict_streams": BlockBuilder(alternating.predict_streams),
+    "correct_streams": BlockBuilder(alternating.correct_streams),
+    "add_to_streams": BlockBuilder(alternating.add_to_streams, own_scope=True),
+    "close_streams": BlockBuilder(alternating.close_streams),
     "roi_align": BlockBuilder(regions.roi_align, own_scope=True),
     "suppress": BlockBuilder(regions.suppress, own_scope=True),
     "attend": BlockBuilder(regions.attend),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Elementwise, Gather, StatedKernel
+from roofsim.graph.ops import Elementwise, Gather, StatedKernel, View
 from roofsim.graph.tensor import Tensor
 from roofsim.passes.autograd.tape import Tape, backward
 
@@ -70,5 +70,6 @@ def variance_backward(op: Reduction, tape: Tape) -> None:
     source = op.inputs[0]
     (grad, *_) = arrived(op, tape)
     stretched = Tensor(f"{source.name}.expanded_grad", source.shape, grad.dtype, grad.role, base=grad)
+    tape.emit(View, "expand", (grad,), (stretched,), function="expand")
     distance = tape.pointwise("sub", source, source, *op.outputs[1:])
     tape.give(source, tape.pointwise("mul", source, distance, stretched))

@@ -146,12 +146,17 @@ class DecoderModel(TransformerModel):
         "copies (an index; Falcon-7B), or as copies for all query heads (Falcon-40B).",
     )
     fused_gate_up: bool = Field(default=False, description="One projection for gate and up (Phi-3).")
-    gate: Literal["plain", "clamped"] = Field(default="plain", description="clamped: gpt-oss limits gate and up.")
-    normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
-    normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
+    gate: Literal["plain", "clamped", "cutoff"] = Field(
         default="plain",
-        description="How an unfused RMS norm applies its weight: after the cast back (Llama), before it (gpt-oss), or "
-        "before it as an offset from one (Gemma). A layer norm is unfused with fp32 only, where the code writes it out (Cohere).",
+        description="clamped: gpt-oss limits gate and up; cutoff: of each token's gates those stay that lie some deviations above "
+        "their mean (Gemma 3n's Gaussian top-k).",
+    )
+    normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
+    normalization_weight: Literal["plain", "fp32", "wide", "zero_centered"] = Field(
+        default="plain",
+        description="How an unfused RMS norm applies its weight: after the cast back (Llama), before it (gpt-oss), before it and "
+        "from a copy in fp32 (wide, Gemma 3n), or before it as an offset from one (Gemma). A layer norm is unfused with fp32 only, "
+        "where the code writes it out (Cohere).",
     )
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
@@ -169,6 +174,9 @@ class DecoderModel(TransformerModel):
         default="none",
         description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias), of all heads "
         "together, or of each head after its rotation and without weights (unit, Llama 4; of layers that rotate).",
+    )
+    value_norm: bool = Field(
+        default=False, description="An RMS norm without weights on values, of each head (Gemma 3n)."
     )
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")

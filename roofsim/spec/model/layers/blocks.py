@@ -35,7 +35,7 @@ Activation = Literal[
 
 
 #: How an RMS norm is written.
-WeightForm = Literal["plain", "fp32", "zero_centered", "mixed", "kernel"]
+WeightForm = Literal["plain", "fp32", "wide", "zero_centered", "mixed", "kernel"]
 
 
 class OfTokensBlock(LayerBlock):
@@ -78,11 +78,15 @@ class NormBlock(OfTokensBlock):
         description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight); mixed: as plain, of what "
         "enters and not of its wide copy (diffusers); kernel: one kernel in every engine (torch.nn.RMSNorm).",
     )
+    parts: Amount = Field(
+        default=1,
+        description="Of rms_norm: parts of the width, of which each is normalised by itself, with the same weights.",
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the same."""
-        del sizes
         wants(taken, "tokens", "rows", what="a norm over the width")
+        divides(taken.width, sizes.of(self.parts, "parts"), "the width", "parts")
         return taken
 
 

@@ -5,7 +5,7 @@ Fields that a decoder has too are called as there.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
@@ -15,6 +15,24 @@ from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockE
 MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
 #: Sizes that latent attention needs.
 _LATENT: Final = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
+#: Fields of a layer that reads the keys and values of another: what they may be.
+_ALONE: Final[dict[str, tuple[Any, ...]]] = {
+    "key_values_as": (None,),
+    "fused_query_key_value": (False,),
+    "query_key_norm": ("none", "head"),
+    "value_norm": (False,),
+    "attention_gate": (False,),
+    "attention_chunks": (False,),
+}
+
+
+def pair_of(name: str) -> tuple[str, str]:
+    """Return the names under which keys and values are kept.
+
+    >>> pair_of("global")
+    ('global.keys', 'global.values')
+    """
+    return f"{name}.keys", f"{name}.values"
 
 
 class AttentionBlock(LayerBlock):
@@ -40,6 +58,12 @@ class AttentionBlock(LayerBlock):
     query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = "none"
     normalization_weight: WeightForm = Field(
         default="plain", description="How an unfused query_key_norm applies its weight."
+    )
+    value_norm: bool = Field(default=False, description="An RMS norm without weights on values, of each head.")
+    key_values_as: str | None = Field(default=None, description="A name for its keys and values, for later layers.")
+    key_values: str | None = Field(
+        default=None,
+        description="Keys and values of an earlier layer, which it reads: it has no projections and no cache of its own.",
     )
     attention_soft_cap: bool = False
     attention_sinks: bool = False
@@ -70,7 +94,43 @@ class AttentionBlock(LayerBlock):
         missing = [key for key in _LATENT if getattr(self, key) is None]
         if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
             raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
+        self._check_sharing()
         return taken
+
+    def _check_sharing(self) -> None:
+        for key in ("key_values", "key_values_as"):
+            if getattr(self, key) is not None and self.attention != "mha":
+                raise WrongBlockError("mla keeps a compressed cache, which no other layer reads", key)
+        odd = next((key for key, plain in _ALONE.items() if getattr(self, key) not in plain), None)
+        if self.key_values is not None and odd is not None:
+            raise WrongBlockError(f"a layer that reads the keys and values of another has no {odd}", odd)
+
+    def keeps(self, taken: Form, sizes: Sizes) -> dict[str, Form]:
+        """Return its keys and values, where they have a name."""
+        if self.key_values_as is None:
+            return {}
+        return {name: self._pair(taken, sizes) for name in pair_of(self.key_values_as)}
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return the keys and values of another layer."""
+        if self.key_values is None:
+            return ()
+        keys, values = pair_of(self.key_values)
+        return (("key_values", keys), ("values", values))
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse keys and values of other heads."""
+        own = self._pair(taken, sizes)
+        if any(other != own for other in others.values()):
+            raise WrongBlockError(f"cannot read {others['key_values']} as keys of {own}", "key_values")
+
+    def _pair(self, taken: Form, sizes: Sizes) -> Form:
+        heads = sizes.of(self.num_attention_heads, "num_attention_heads")
+        shared = (
+            heads if self.num_key_value_heads is None else sizes.of(self.num_key_value_heads, "num_key_value_heads")
+        )
+        size = taken.width // heads if self.head_size is None else sizes.of(self.head_size, "head_size")
+        return widened(taken, shared * size)
 
     def generates_here(self) -> bool:
         """Tell whether tokens see those before them alone."""
@@ -125,7 +185,7 @@ class MlpBlock(LayerBlock):
     activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
     biases: bool = False
     fused_gate_up: bool = False
-    gate: Literal["plain", "clamped"] = "plain"
+    gate: Literal["plain", "clamped", "cutoff"] = "plain"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:

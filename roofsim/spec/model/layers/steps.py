@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import ConfigDict, Field, model_validator
-from roofsim.spec.model.layers import blocks, graphs, mixers, regions, shapes, streams, time_mixes, token_mixers
+from roofsim.spec.model.layers import (
+    alternating,
+    blocks,
+    graphs,
+    mixers,
+    regions,
+    shapes,
+    streams,
+    time_mixes,
+    token_mixers,
+)
 from roofsim.spec.model.layers import windows as parted
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.forms import LayerBlock
@@ -156,6 +166,11 @@ class Step(Strict):
     scale_shift: streams.ScaleShiftBlock | None = None
     gate: streams.GateBlock | None = None
     joint_attention: streams.JointAttentionBlock | Amount | None = None
+    open_streams: alternating.OpenStreamsBlock | Amount | None = None
+    predict_streams: alternating.PredictStreamsBlock | Amount | None = None
+    correct_streams: alternating.CorrectStreamsBlock | None = None
+    add_to_streams: alternating.AddToStreamsBlock | str | None = None
+    close_streams: alternating.CloseStreamsBlock | Amount | None = None
     roi_align: regions.RegionsBlock | None = None
     suppress: regions.SuppressBlock | Amount | None = None
     attend: regions.AttendBlock | None = None
@@ -269,6 +284,11 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "scale_shift": streams.ScaleShiftBlock,
     "gate": streams.GateBlock,
     "joint_attention": streams.JointAttentionBlock,
+    "open_streams": alternating.OpenStreamsBlock,
+    "predict_streams": alternating.PredictStreamsBlock,
+    "correct_streams": alternating.CorrectStreamsBlock,
+    "add_to_streams": alternating.AddToStreamsBlock,
+    "close_streams": alternating.CloseStreamsBlock,
     "roi_align": regions.RegionsBlock,
     "suppress": regions.SuppressBlock,
     "attend": regions.AttendBlock,

@@ -1,0 +1,231 @@
+"""Map the configurations of decoders that no field of a family describes: as lists of layers (Gemma 3n)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.importers.decoders import Mapping, decoder, tied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.importers.fields import Fields
+
+Steps = list[Any]
+#: Layers beyond which a file is no model's: each that differs from the one before is written out.
+_MOST_LAYERS: Final = 512
+#: Layers of a cycle beyond which none is looked for: those of published models have six at most.
+_LONGEST_CYCLE: Final = 32
+
+
+def _gemma3n(c: Fields) -> Mapping:
+    c.only("altup_correct_scale", True)
+    c.only("attention_bias", False)
+    layers, sizes = c.whole("num_hidden_layers"), _sizes(c)
+    if layers > _MOST_LAYERS:
+        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
+    kinds = list(zip(_windows(c, layers), _widths(c, layers), _cutoffs(c, layers), _sharing(c, layers), strict=True))
+    streams = c.whole("altup_num_inputs", default=4, least=2)
+    stack = _stack(kinds, lambda kind: _layer(c, streams, *kind))
+    head = {"entries": sizes["vocabulary"], "tied": tied(c, True)}
+    if c.number("final_logit_softcapping", 30.0):
+        head["soft_cap"] = True
+    inputs = [
+        {
+            "embedding": {
+                "entries": c.whole("vocab_size_per_layer_input", default=262144),
+                "width": "layers * per_layer",
+                "scale": True,
+            }
+        }
+    ]
+    projected = [_linear("layers * per_layer"), "scale", {"rms_norm": {"weight_form": "wide", "parts": "layers"}}]
+    decoder(c)  # refuses what ends in no language model
+    return {
+        "family": "layers",
+        "inputs": "tokens",
+        "max_sequence_length": c.whole("max_position_embeddings", default=32768),
+        "sizes": {key: value for key, value in sizes.items() if key != "vocabulary"},
+        "layers": [
+            {"name": "per_layer_embedding", "aside": inputs, "as": "looked_up"},
+            {"embedding": {"entries": sizes["vocabulary"], "width": "hidden", "scale": True}},
+            {
+                "name": "per_layer_inputs",
+                "aside": [*projected, {"add": "looked_up"}, "scale"],
+                "as": "per_layer_inputs",
+            },
+            {"open_streams": streams},
+            *stack,
+            {"close_streams": streams},
+            _norm(),
+            {"logits": head},
+        ],
+    }
+
+
+def _sizes(c: Fields) -> dict[str, int]:
+    return {
+        "vocabulary": c.whole("vocab_size", default=262400),
+        "hidden": c.whole("hidden_size"),
+        "layers": c.whole("num_hidden_layers"),
+        "per_layer": c.whole("hidden_size_per_layer_input", default=256),
+    }
+
+
+def _norm() -> Mapping:
+    return {"rms_norm": {"weight_form": "wide"}}
+
+
+def _linear(width: str | int) -> Mapping:
+    return {"linear": {"width": width, "bias": False, "split": "whole"}}
+
+
+def _layer(c: Fields, streams: int, window: int | None, width: int, cutoff: bool, sharing: str | None) -> Steps:
+    """Return the steps of a layer, as Gemma3nTextDecoderLayer runs them."""
+    attention = {
+        "num_attention_heads": c.whole("num_attention_heads"),
+        "num_key_value_heads": c.whole("num_key_value_heads", default=2),
+        "head_size": c.whole("head_dim", default=256),
+        "position_embedding": "rotary",
+        "query_key_norm": "head",
+        "normalization_weight": "wide",
+    }
+    dropout = c.rate("attention_dropout")
+    attention |= {"attention_dropout": dropout} if dropout else {}
+    own = "full" if window is None else "windowed"
+    attention |= {} if window is None else {"sliding_window": window}
+    attention |= {"key_values": own} if sharing == "reads" else {"value_norm": True}
+    attention |= {"key_values_as": own} if sharing == "keeps" else {}
+    activation = c.activation("hidden_act", "hidden_activation", default="gelu_pytorch_tanh")
+    mlp = {"intermediate_size": width, "gated_mlp": True, "activation": activation} | (
+        {"gate": "cutoff"} if cutoff else {}
+    )
+    rank = c.whole("laurel_rank", default=64)
+    return [
+        {"predict_streams": streams, "as": "predicted"},
+        {"slice": {"width": "hidden"}, "as": "active"},
+        {**_norm(), "as": "normed"},
+        {"name": "laurel", "aside": [_linear(rank), _linear("hidden"), _norm(), {"add": "normed"}], "as": "laurel"},
+        {"attention": attention},
+        _norm(),
+        {"add": "active"},
+        {"add": "laurel"},
+        "scale",
+        {"residual": [_norm(), {"mlp": mlp}, _norm()], "as": "activated"},
+        {
+            "from": "predicted",
+            "correct_streams": {"streams": streams, "activated": "activated", "active_as": "corrected"},
+            "as": "streams",
+        },
+        {"aside": [{"slice": {"width": "per_layer"}}], "from": "per_layer_inputs", "as": "input"},
+        {"from": "corrected", **_linear("per_layer")},
+        activation,
+        {"multiply": "input"},
+        _linear("hidden"),
+        {**_norm(), "as": "added"},
+        {"from": "streams", "add_to_streams": "added"},
+    ]
+
+
+# -- what tells layers apart ----------------------------------------------------------------------------------------
+
+
+def _windows(c: Fields, layers: int) -> list[int | None]:
+    """Return how far each layer looks back, None where it sees everything: every fifth, where the file says nothing."""
+    kinds = c.words("layer_types")
+    if kinds is None:
+        kinds = ["full_attention" if (at + 1) % 5 == 0 else "sliding_attention" for at in range(layers)]
+    unknown = [kind for kind in kinds if kind not in ("sliding_attention", "full_attention")]
+    if unknown:
+        c.fail("layer_types", f"{unknown[0]!r} is not supported; expected sliding_attention or full_attention")
+    if len(kinds) != layers:
+        c.fail("layer_types", f"has {len(kinds)} entries for {layers} layers")
+    window = c.whole("sliding_window", default=512)
+    return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+def _widths(c: Fields, layers: int) -> list[int]:
+    """Return the widths of the feed-forward layers: one of all, or a list."""
+    if not isinstance(c.data.get("intermediate_size"), list):
+        return [c.whole("intermediate_size", default=16384)] * layers
+    widths = c.wholes("intermediate_size")
+    if len(widths) != layers or min(widths, default=1) < 1:
+        c.fail(
+            "intermediate_size",
+            f"expected {layers} widths of at least 1; got {len(widths)}, from {min(widths, default=0)} on",
+        )
+    return widths
+
+
+def _cutoffs(c: Fields, layers: int) -> list[bool]:
+    """Return which layers cut their gates off: the first ten, where the file says nothing."""
+    given = c.data.get("activation_sparsity_pattern")
+    if given is None:
+        return [layers > 10 and at < 10 for at in range(layers)]
+    values = given if isinstance(given, list) else [given] * layers
+    if len(values) != layers or any(
+        isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < 1 for one in values
+    ):
+        c.fail("activation_sparsity_pattern", f"expected {layers} shares from 0 to below 1")
+    return [one > 0 for one in values]
+
+
+def _sharing(c: Fields, layers: int) -> list[str | None]:
+    """Return which layers read the keys and values of another, and which are the last of their kind before them."""
+    shared = c.whole("num_kv_shared_layers", default=15, least=0)
+    first, windows = layers - shared, _windows(c, layers)
+    own = [window is None for window in windows[: max(first, 0)]]
+    read = {window is None for window in windows[max(first, 0) :]}
+    if not read <= set(own):
+        c.fail(
+            "num_kv_shared_layers", f"no layer before the last {shared} has keys and values of the same kind as theirs"
+        )
+    keepers = {max(at for at, one in enumerate(own) if one is kind) for kind in read}
+    return ["reads" if at >= first else "keeps" if at in keepers else None for at in range(layers)]
+
+
+# -- what repeats ---------------------------------------------------------------------------------------------------
+
+
+def _stack(kinds: Steps, build: Callable[[Any], Steps]) -> Steps:
+    """Return the steps of all layers: cycles of layers that are alike as repeats, those that keep something by themselves."""
+    made: Steps = []
+    while kinds:
+        length, times = _cycle(kinds)
+        cycle, kinds = kinds[:length], kinds[length * times :]
+        inner = [_run(kind, len(list(alike)), build) for kind, alike in groupby(cycle)]
+        if times == 1:
+            made += inner
+        elif len(inner) == 1:
+            made.append({"repeat": times, "layers": build(cycle[0])})
+        else:
+            made.append({"repeat": times, "layers": inner})
+    return made
+
+
+def _run(kind: Any, count: int, build: Callable[[Any], Steps]) -> Mapping:
+    # What a repeat keeps is gone after it: a layer that keeps something for later ones is no repeat.
+    if count == 1 and kind[-1] == "keeps":
+        return {"name": "layer", "layers": build(kind)}
+    return {"repeat": count, "layers": build(kind)}
+
+
+def _cycle(kinds: Steps) -> tuple[int, int]:
+    """Return the cycle that a list begins with, its length and how often it runs: the one that leaves out most layers.
+
+    >>> _cycle([("a",), ("a",), ("b",), ("a",), ("a",), ("b",), ("c",)])
+    (3, 2)
+    """
+    best = (1, 1)
+    for length in range(1, min(len(kinds) // 2, _LONGEST_CYCLE) + 1):
+        times = 1
+        while kinds[times * length : (times + 1) * length] == kinds[:length]:
+            times += 1
+        if length * (times - 1) > best[0] * (best[1] - 1):
+            best = (length, times)
+    return best
+
+
+#: model_type -> the function that reads it.
+LAYERED_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {"gemma3n_text": _gemma3n}
