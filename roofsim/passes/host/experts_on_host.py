@@ -71,7 +71,7 @@ class OffloadExperts:
         fetched = fetching(at, block, seldom, weights, self.place)
         fetched = [replace(op, share=1.0 - self.computed) if isinstance(op, HostTransfer) else op for op in fetched]
         send, work, back = self._there(at, block, leaving, weights, ())
-        first = next(place for place, op in enumerate(fetched) if op.name == leaving[0].name)
+        first = len(fetched) - len(body) + body.index(leaving[0])
         there = [replace(op, share=self.computed) for op in (send, replace(work, inputs=send.moved), back)]
         return [*fetched[:first], *there, *fetched[first:]]
 
