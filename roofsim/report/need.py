@@ -54,7 +54,7 @@ def standing(answer: Need) -> str:
     said = "met" if answer.reached else "short enough" if answer.met else f"{now / answer.allowed:.3g} times too long"
     if answer.verdict == "undecided":
         said += f", undecided by its 80 % interval, {_between(answer.interval)}"
-    return said if answer.fits else f"{said}, but does not fit in memory"
+    return said if answer.fits else f"{said}, {'but' if answer.met else 'and'} does not fit in memory"
 
 
 def _between(ends: tuple[float, float] | None) -> str:
@@ -132,8 +132,10 @@ def _below(answer: Need) -> list[str]:
         lines.append(f"More of these changes nothing: {', '.join(idle)}.")
     for name in ("memory_bandwidth", "memory_capacity"):
         one = answer.resources[name]
-        if one.stacks is not None and one.reached and not answer.met and one.value is not None and one.unit is not None:
-            wanted, there = one.stacks
+        if one.stacks is None or not one.reached or answer.reached or one.value is None or one.unit is None:
+            continue
+        wanted, there = one.stacks
+        if wanted > there:
             figure = humanize(one.value, one.unit, 3)
             lines.append(f"{figure} of {_name(name)} takes {wanted} stacks such as this card's; it has {there}.")
     if answer.mix is None:
@@ -147,7 +149,7 @@ def _below(answer: Need) -> list[str]:
         lines.append(
             f"The cheapest mix at the market's prices: {_mix(priced.factors)}; a card with that would cost {cost}."
         )
-    if answer.gpus is not None and not answer.met:
+    if answer.gpus is not None and (answer.gpus.reached or not answer.met) and not answer.reached:
         verb = "reaches it" if answer.gpus.reached else "comes closest of all multiples"
         lines.append(f"More GPUs: {answer.gpus.changes} {verb}, a step of {words.seconds(answer.gpus.step_time)}.")
     if (rule := answer.rule) is not None:
@@ -208,6 +210,8 @@ def sentence(answer: Need) -> str:
     else:
         best = min(answer.resources.items(), key=lambda item: item[1].floor)
         said += f"no resource alone is enough, {_name(best[0])} comes closest, with {words.seconds(best[1].floor)}"
+    if not answer.met and not answer.fits:
+        said += f"; it does not fit, either, and needs {words.gibibytes(float(answer.now.memory.device_total))}"
     card = answer.cards[0] if answer.cards else None
     if card is None:
         return f"{said}; none of {words.count(answer.tried)} cards of the catalog reaches it in this number."

@@ -303,6 +303,17 @@ def test_what_does_not_fit_is_not_met():
     assert (data["met"], data["fits"], data["reached"]) == (True, False, False)
 
 
+def test_what_is_too_slow_and_does_not_fit_says_both_and_what_does():
+    asked: dict[str, Any] = {"gpu": "h100", "phase": "decode", "context_length": 1024, "engine": "vllm"}
+    slow = roofsim.need("llama3-70b", step_time="10ms", **asked)
+    assert "times too long, and does not fit in memory" in target_line(slow)
+    assert "; it does not fit, either, and needs " in sentence(slow)
+    met = str(roofsim.need("llama3-70b", step_time="100ms", **asked))
+    assert "More GPUs: gpus=2, tensor=2 reaches it" in met
+    assert "of memory capacity takes " in met
+    assert "of memory bandwidth takes " not in met
+
+
 @pytest.mark.parametrize("held", [None, "300 W"])
 def test_no_less_power_is_asked_for_than_a_card_can_be_held_to(held):
     limit = {} if held is None else {"power_limit": held}
