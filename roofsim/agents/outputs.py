@@ -209,7 +209,13 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
     },
     "need": {
         "target": (("object",), "What was asked for, and the seconds that a step may take for it."),
-        "met": (("boolean",), "Whether the scenario reaches it as it is."),
+        "met": (
+            ("boolean",),
+            "Whether the predicted step as it is is short enough; `verdict` and `fits` may still say no.",
+        ),
+        "fits": (("boolean",), "Whether it fits in memory as it is."),
+        "reached": (("boolean",), "Whether the predicted step is short enough and it fits."),
+        "verdict": (("string",), "reaches, undecided or misses: the step as it is, by its 80 % interval."),
         "now": (("object",), "The result as it is, as `run` returns it."),
         "resources": (("object",), "Resource -> factor and figure that reach the target alone, in SI units."),
         "mix": (_PART, "Factors that reach it together with the least growth; null where none do."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.flags import PICTURES, Csv, Html, Json, Scenario
+from roofsim.cli.flags import PICTURES, Csv, Dark, Html, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.report import checked_report, write_report
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
@@ -32,6 +32,7 @@ def power(
     scenario: Scenario,
     limits: Limits = None,
     plot: Plot = None,
+    dark: Dark = False,
     html: Html = None,
     json: Json = False,
     csv: Csv = False,
@@ -54,7 +55,9 @@ def power(
 
         show(curve, console())
     if plot is not None:
+        from roofsim.report.figure import look
         from roofsim.report.power_plot import draw_power
 
-        draw_power(curve, plot)
+        with look(dark=dark):
+            draw_power(curve, plot)
     write_report(html, curve, "power", document, {"limits": asked})

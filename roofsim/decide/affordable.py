@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.api import answer, import_model, resolve_document
 from roofsim.decide.lowest import lowest_price
-from roofsim.errors import NoDataError, SpecError
+from roofsim.errors import NoDataError, Problem, SpecError
+from roofsim.evaluate import evaluate
 from roofsim.records import dataclass
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from roofsim.analyze.result import Result
     from roofsim.spec.reading.source import Document
 
 #: Hours of a day, the least that GPUs are rented for.
@@ -29,6 +31,8 @@ _FIGURES: Final = (
     "time.exposed_communication",
     "time.bubble",
 )
+#: Cards that a sentence names.
+_NAMED: Final = 6
 #: Times as much from which on another number of GPUs is looked at.
 _WORTH: Final = 1.01
 #: Share of a step that its kernels take at least, for a bound on the others.
@@ -60,9 +64,8 @@ def _reach(document: Document, name: str, most: int) -> float:
     """Return the GPUs of the usual node of a card, where no network between such nodes is known; else no bound."""
     from roofsim.search.fitting.bench import reach
 
-    asked = with_override(with_override(document, "hardware.gpu", name, "budget"), "hardware.gpus", most, "budget")
     try:
-        return reach(resolve_document(asked)) or math.inf
+        return reach(resolve_document(_on(document, name, most))) or math.inf
     except (SpecError, NoDataError):  # the sweep says of each number why it is not possible
         return math.inf
 
@@ -99,6 +102,63 @@ def priced_rows(
             seen[name].update(chosen[name])
         rows += _as_is_and_sharded(document, [name for name in names if chosen[name]], chosen)
     return rows
+
+
+def as_rented(document: Document, name: str, count: int, sharding: str | None = None) -> Result:
+    """Return the run of a scenario on so many of a card.
+
+    Raises
+    ------
+    SpecError, NoDataError
+        Where it is not possible there.
+    """
+    asked = _on(document, name, count)
+    if sharding is not None:
+        asked = with_override(asked, "parallel.sharding", sharding, "budget")
+    return answer(evaluate(resolve_document(asked)), limits=False)
+
+
+def none_runs(document: Document, priced: Sequence[str], unpriced: Sequence[str]) -> SpecError | NoDataError:
+    """Return what is wrong where no card is left to choose among: the scenario, prices that are not known, or the cards."""
+    mine, usual = _error(_on(document, (*priced, *unpriced)[0])), _error(document)
+    if mine is not None and usual is not None and _said(mine) == _said(usual):
+        return usual  # whatever the card
+    reasons, hint = [], "Name cards: --gpu h100,a100."
+    if unpriced:
+        reasons.append(f"no price of an hour of {some(unpriced)} is known")
+        hint = f"State what you pay: --price {unpriced[0]}=2.50."
+    if priced:
+        others = f"; nor does it run on {some(priced[1:])}" if priced[1:] else ""
+        why = "it does not run in any number that the money rents" if mine is None else _said(mine)
+        reasons.append(f"{why if why.startswith(priced[0]) else f'{priced[0]}: {why}'}{others}")
+    return SpecError(Problem(f"no card runs this within the budget: {'; '.join(reasons)}", hint=hint))
+
+
+def _on(document: Document, name: str, count: int = 1) -> Document:
+    return with_override(with_override(document, "hardware.gpu", name, "budget"), "hardware.gpus", count, "budget")
+
+
+def _error(document: Document) -> SpecError | NoDataError | None:
+    """Return why a scenario cannot be priced; None where it can."""
+    try:
+        evaluate(resolve_document(document))
+    except (SpecError, NoDataError) as error:
+        return error
+    return None
+
+
+def _said(error: SpecError | NoDataError) -> str:
+    return error.problems[0].message if isinstance(error, SpecError) else str(error)
+
+
+def some(names: Sequence[str]) -> str:
+    """Return names in a sentence, of many the first.
+
+    >>> some(["a", "b"]), some(["a", "b", "c", "d", "e", "f", "g", "h"])
+    ('a, b', 'a, b, c, d, e, f and 2 more')
+    """
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _turning(_: Sequence[Mapping[str, Any]], name: str, counts: Sequence[int], purse: Purse) -> list[int]:

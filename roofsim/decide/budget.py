@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
-from roofsim.api import resolve_document
-from roofsim.decide.affordable import HOURS, Purse, affordable, priced_rows, within_reach
+from roofsim.decide.affordable import HOURS, Purse, affordable, as_rented, none_runs, priced_rows, some, within_reach
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.decide.cards import left_out, of_any_card
 from roofsim.decide.lowest import price_of
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from roofsim.analyze.result import Result
     from roofsim.decide.assumptions import Assumption
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
@@ -31,8 +31,6 @@ SCHEMA: Final = "roofsim/budget/1"
 MOST: Final = 1024
 #: Times as many GPUs on which larger models are tried.
 _MORE: Final = 4
-#: Cards that a note names.
-_NAMED: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +104,8 @@ class Budget(Printed):
         Cards whose intervals overlap that of the best: they may do more.
     largest
         The largest model; None where the model is of no family of the catalog, or none is reached.
+    run
+        The scenario on the best, in its number; where nothing fits, on the first that was priced.
     refused
         Card -> why it is not in the table.
     """
@@ -118,6 +118,7 @@ class Budget(Printed):
     best: Bought | None
     rivals: tuple[str, ...]
     largest: LargestTrained | None
+    run: Result
     refused: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[str, ...] = ()
@@ -130,6 +131,8 @@ class Budget(Printed):
             "usd": self.usd,
             "days": self.days,
             "counted": self.counted,
+            "scenario": self.run.scenario,
+            "assumed": list(self.run.assumed),
             "best": None if self.best is None else self.best.to_dict(),
             "rivals": list(self.rivals),
             "cards": [card.to_dict() for card in self.cards],
@@ -201,8 +204,7 @@ def budget_document(
     counts, alone = within_reach(document, {name: affordable(name, money, most) for name in priced})
     rows = priced_rows(document, priced, counts, Purse(usd=money, days=time))
     if not rows:
-        resolve_document(document)  # says what is wrong with the scenario, whatever the card
-        raise SpecError(Problem("no card runs this within the budget", hint="Name cards: --gpu h100,a100."))
+        raise none_runs(document, priced, [name for name in names if name not in priced])
     counted = "tokens" if rows[0]["throughput.tokens_per_second"] else "samples"
     bought = _best_of_each(rows, money, time, counted, priced, refused)
     best = max(bought, key=lambda one: one.work, default=None)
@@ -220,6 +222,7 @@ def budget_document(
         best=best,
         rivals=rivals,
         largest=largest,
+        run=_run(document, best, rows[0]),
         refused=refused,
         assumptions=() if largest is None else (ratio,),
         notes=(
@@ -230,15 +233,19 @@ def budget_document(
     )
 
 
+def _run(document: Document, best: Bought | None, row: Mapping[str, Any]) -> Result:
+    """Return the run that the answer rests on; where nothing fits, that of a row."""
+    if best is not None:
+        return as_rented(document, best.gpu, best.gpus, best.sharding)
+    return as_rented(document, row["hardware.gpu"], int(row["hardware.gpus"]), row.get("sharding"))
+
+
 def _of_one_node(alone: Sequence[str], shown: Iterable[str]) -> tuple[str, ...]:
     """Return the note about cards that are tried in one node alone; nothing where there are none."""
     named = [name for name in alone if name in shown]
     if not named:
         return ()
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return (
-        f"{', '.join(named[:_NAMED])}{more}: no more than one node of each is tried, as no network between such nodes is known",
-    )
+    return (f"{some(named)}: no more than one node of each is tried, as no network between such nodes is known",)
 
 
 def _names(cards: Iterable[str] | str | None) -> list[str]:

@@ -19,6 +19,7 @@ from roofsim.errors import NoDataError, Problem, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, replace
 from roofsim.spec.scenario.document import load_scenario, with_override
+from roofsim.spec.settle.held import LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
+    from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.workload import Scenario
@@ -61,8 +63,7 @@ class CardReach:
     @property
     def verdict(self) -> str:
         """Whether its step is short enough, as far as the interval tells."""
-        low, high = (self.step_time, self.step_time) if self.interval is None else self.interval
-        return REACHES if high <= self.allowed else MISSES if low > self.allowed else UNDECIDED
+        return _verdict(self.step_time, self.interval, self.allowed)
 
     @property
     def reached(self) -> bool:
@@ -74,6 +75,11 @@ class CardReach:
         own = dict(self.__dict__)
         own["interval"] = None if self.interval is None else list(self.interval)
         return own | {"reached": self.reached, "verdict": self.verdict}
+
+
+def _verdict(step: float, interval: tuple[float, float] | None, allowed: float) -> str:
+    low, high = (step, step) if interval is None else interval
+    return REACHES if high <= allowed else MISSES if low > allowed else UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +137,29 @@ class Need(Printed):
 
     @property
     def met(self) -> bool:
-        """Whether the scenario reaches the target as it is, in time."""
+        """Whether the predicted step of the scenario as it is is short enough; `reached` asks whether it fits, too."""
         return float(self.now.step_time) <= self.allowed
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the 80 % interval of the scenario's step."""
+        ends = self.now.step_time_interval
+        return None if ends is None else (float(ends[0]), float(ends[1]))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the step as it is is short enough, as far as its interval tells: as that of a `CardReach`."""
+        return _verdict(float(self.now.step_time), self.interval, self.allowed)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the scenario as it is has enough memory."""
+        return bool(self.now.memory.fits)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the predicted step is short enough, and it fits."""
+        return self.met and self.fits
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of schema roofsim/need/1."""
@@ -140,6 +167,9 @@ class Need(Printed):
             "schema": SCHEMA,
             "target": self.target.to_dict() | {"step_time": self.allowed, "unit": unit_of(self.now)},
             "met": self.met,
+            "fits": self.fits,
+            "reached": self.reached,
+            "verdict": self.verdict,
             "now": self.now.to_dict(),
             "resources": {name: one.to_dict() for name, one in self.resources.items()},
             "mix": self.mix,
@@ -257,6 +287,7 @@ def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str,
     resources = {}
     for rate in (*BOUGHT, "host_issue_rate", "launch_rate"):
         one, (value, unit) = needed(evaluation, rate, allowed), stated.get(rate, (None, None))
+        one = one.from_on(_least(evaluation.resolved.gpu)) if rate == "power" else one
         amount = None if value is None or one.factor is None else value * one.factor
         resources[rate] = replace(one, value=amount, unit=unit)
     peak, capacity, step = float(now.memory.device_total), float(now.memory.capacity), float(now.step_time)
@@ -269,6 +300,11 @@ def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str,
     for name, whole in (("memory_bandwidth", memory.bandwidth), ("memory_capacity", memory.capacity)):
         resources[name] = replace(resources[name], stacks=_stacks(resources[name].value, whole, memory.stacks))
     return resources
+
+
+def _least(gpu: Gpu) -> float:
+    """Return the least factor on a card's power limit: cards draw so much without any work, and none is held to less."""
+    return LEAST / gpu.power_held
 
 
 def _stacks(value: float | None, whole: float, count: int | None) -> tuple[int, int] | None:

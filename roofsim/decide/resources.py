@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.scales import Scales
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -42,6 +42,8 @@ class Needed:
         What most of that waits for.
     stacks
         Of memory: the stacks that the figure takes, whole ones, and those that the card has; None where it does not state them.
+    least
+        Of power: the least factor that a card can be set to, below which `factor` never is; None where no such bound is known.
     """
 
     factor: float | None
@@ -50,6 +52,16 @@ class Needed:
     floor: float
     floor_bound: str
     stacks: tuple[int, int] | None = None
+    least: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether any amount that there is of it reaches the target."""
+        return self.factor is not None and self.factor <= (self.least or 0.0)
+
+    def from_on(self, least: float) -> Needed:
+        """Return the same of a resource of which there is no less."""
+        return replace(self, least=least, factor=None if self.factor is None else max(self.factor, least))
 
     @property
     def reached(self) -> bool:
@@ -64,6 +76,8 @@ class Needed:
         }
         if self.stacks is not None:
             plain |= {"stacks": self.stacks[0], "stacks_now": self.stacks[1]}
+        if self.least is not None:
+            plain["least"] = self.least
         return plain
 
 

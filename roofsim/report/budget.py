@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from roofsim.decide.affordable import some
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.job import assumed, figure
@@ -24,6 +25,8 @@ _REFUSED: Final = 6
 def print_budget(console: Console, answer: Budget) -> None:
     """Print the sentence first, then the cards, those that work for the least money first."""
     console.print(Text(sentence(answer), style="bold"))
+    for line in scenario_lines(answer):
+        console.print(Text(line, style="dim"))
     table = Grid(
         [
             text("card"),
@@ -47,7 +50,8 @@ def print_budget(console: Console, answer: Budget) -> None:
             words.dollars(one.usd_per_million),
             one.price,
         )
-    console.print(table)
+    if answer.cards:
+        console.print(table)
     for line in (*_below(answer), *assumed(answer.assumptions)):
         console.print(Text(line))
 
@@ -65,6 +69,13 @@ def sentence(answer: Budget) -> str:
     )
 
 
+def scenario_lines(answer: Budget) -> list[str]:
+    """Say what is trained or run, as it is on the best, and what was assumed for it."""
+    lines = [words.headline(answer.run), words.batch_line(answer.run), words.layout_line(answer.run)]
+    assumed_too = f"Assumed: {'; '.join(answer.run.assumed)}." if answer.run.assumed else ""
+    return [line for line in (*lines, assumed_too) if line]
+
+
 def _layout(one: Bought) -> str:
     sharded = "" if one.sharding is None else f", --sharding {one.sharding}"
     return f"{one.gpus} x {one.gpu}{sharded}"
@@ -74,11 +85,7 @@ def _below(answer: Budget) -> list[str]:
     lines = []
     if answer.rivals:
         lines.append(f"Undecided, as their intervals overlap: {', '.join(answer.rivals[:_MOST])}.")
-    markets = {one.price.split(", ")[0] for one in answer.cards}
-    if len(markets) > 1:
-        lines.append(
-            "Each card at the lowest price that a cloud publishes, of several sellers: --price-file states those that you pay."
-        )
+    lines += _prices(answer)
     if len(answer.cards) > _MOST:
         lines.append(f"{len(answer.cards) - _MOST} more cards in --csv and --json.")
     largest = answer.largest
@@ -102,3 +109,20 @@ def _below(answer: Budget) -> list[str]:
             f"Layouts of the best: roofsim plan {answer.model} --gpu {answer.best.gpu} --gpus {answer.best.gpus}"
         )
     return lines
+
+
+def _prices(answer: Budget) -> list[str]:
+    """Say whose prices stand in one table, where they are not of one seller: those of clouds, of marketplaces, and old ones."""
+    if len({one.price.split(", ")[0] for one in answer.cards}) < 2:
+        return []
+    said = "Each card at the lowest list price that a cloud publishes, of several sellers"
+    offered = [one.gpu for one in answer.cards if one.price.startswith("offer")]
+    if offered:
+        said += f"; at the lowest offer of a marketplace, which comes and goes, where none does: {some(offered)}"
+    own = [one.gpu for one in answer.cards if one.price.startswith("your own")]
+    if own:
+        said += f"; at your own: {some(own)}"
+    old = [one.gpu for one in answer.cards if one.price.endswith("months old")]
+    if old:
+        said += f"; at an old price where no other is known: {some(old)}"
+    return [f"{said}. --price-file states those that you pay."]

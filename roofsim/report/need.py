@@ -42,11 +42,23 @@ def print_need(console: Console, answer: Need) -> None:
 def target_line(answer: Need) -> str:
     """Say what is asked for, and where the scenario stands."""
     asked, now = target_words(answer), float(answer.now.step_time)
-    how = "met" if answer.met else f"{now / answer.allowed:.3g} times too long"
     said = f"target: {asked}"
     if answer.target.kind not in ("step_time", "time_to_first_token"):
         said += f", a step of {words.seconds(answer.allowed)}"
-    return f"{said}; now {words.seconds(now)}: {how}"
+    return f"{said}; now {words.seconds(now)}: {standing(answer)}"
+
+
+def standing(answer: Need) -> str:
+    """Say whether the scenario meets the target as it is: in time, as far as its interval tells, and in memory."""
+    now = float(answer.now.step_time)
+    said = "met" if answer.reached else "short enough" if answer.met else f"{now / answer.allowed:.3g} times too long"
+    if answer.verdict == "undecided":
+        said += f", undecided by its 80 % interval, {_between(answer.interval)}"
+    return said if answer.fits else f"{said}, {'but' if answer.met else 'and'} does not fit in memory"
+
+
+def _between(ends: tuple[float, float] | None) -> str:
+    return "-" if ends is None else f"{words.seconds(ends[0])} .. {words.seconds(ends[1])}"
 
 
 def target_words(answer: Need) -> str:
@@ -77,12 +89,11 @@ def _resources(answer: Need) -> Grid:
     rows = sorted(answer.resources.items(), key=lambda item: (item[1].factor is None, item[1].factor or item[1].floor))
     for name, one in rows:
         if _plays(one, now) or name == "memory_capacity":
-            amount = humanize(one.value, one.unit, 3) if one.value is not None and one.unit is not None else "-"
             floor = words.seconds(one.floor)
             grid.add(
                 _name(name),
-                _factor(one),
-                amount if one.reached else "-",
+                factor_words(one),
+                amount_words(one),
                 floor,
                 words.BOUND_WORDS.get(one.floor_bound, ""),
             )
@@ -98,10 +109,19 @@ def _name(resource: str) -> str:
     return _NAMES.get(resource, words.RESOURCE_WORDS.get(resource, resource))
 
 
-def _factor(one: Needed) -> str:
+def factor_words(one: Needed) -> str:
+    """Return how much of a resource there must be, as a factor on what there is."""
     if one.factor is None:
         return "no amount"
-    return "any" if one.factor == 0.0 else f"{one.factor:.3g}x"
+    return "any" if one.any else f"{one.factor:.3g}x"
+
+
+def amount_words(one: Needed) -> str:
+    """Return the same as an amount: of what any amount of is enough, the least that there is."""
+    if not one.factor or one.value is None or one.unit is None:
+        return "-"
+    amount = humanize(one.value, one.unit, 3)
+    return f"from {amount}" if one.any else amount
 
 
 def _below(answer: Need) -> list[str]:
@@ -112,8 +132,10 @@ def _below(answer: Need) -> list[str]:
         lines.append(f"More of these changes nothing: {', '.join(idle)}.")
     for name in ("memory_bandwidth", "memory_capacity"):
         one = answer.resources[name]
-        if one.stacks is not None and one.reached and not answer.met and one.value is not None and one.unit is not None:
-            wanted, there = one.stacks
+        if one.stacks is None or not one.reached or answer.reached or one.value is None or one.unit is None:
+            continue
+        wanted, there = one.stacks
+        if wanted > there:
             figure = humanize(one.value, one.unit, 3)
             lines.append(f"{figure} of {_name(name)} takes {wanted} stacks such as this card's; it has {there}.")
     if answer.mix is None:
@@ -127,7 +149,7 @@ def _below(answer: Need) -> list[str]:
         lines.append(
             f"The cheapest mix at the market's prices: {_mix(priced.factors)}; a card with that would cost {cost}."
         )
-    if answer.gpus is not None and not answer.met:
+    if answer.gpus is not None and (answer.gpus.reached or not answer.met) and not answer.reached:
         verb = "reaches it" if answer.gpus.reached else "comes closest of all multiples"
         lines.append(f"More GPUs: {answer.gpus.changes} {verb}, a step of {words.seconds(answer.gpus.step_time)}.")
     if (rule := answer.rule) is not None:
@@ -166,7 +188,7 @@ def _cards(answer: Need) -> Grid:
 
 
 def _ends(card: CardReach) -> str:
-    return "-" if card.interval is None else f"{words.seconds(card.interval[0])} .. {words.seconds(card.interval[1])}"
+    return _between(card.interval)
 
 
 def _sure(card: CardReach) -> str:
@@ -176,8 +198,8 @@ def _sure(card: CardReach) -> str:
 def sentence(answer: Need) -> str:
     """Say the answer in a sentence or two."""
     asked = target_words(answer)
-    if answer.met and answer.now.memory.fits:
-        return f"It reaches {asked} as it is."
+    if answer.reached:
+        return f"It reaches {asked} as it is." if answer.verdict == "reaches" else _perhaps(answer)
     alone = [(one.factor, name) for name, one in answer.resources.items() if one.factor]
     said = f"For {asked}: "
     if answer.met:
@@ -188,9 +210,23 @@ def sentence(answer: Need) -> str:
     else:
         best = min(answer.resources.items(), key=lambda item: item[1].floor)
         said += f"no resource alone is enough, {_name(best[0])} comes closest, with {words.seconds(best[1].floor)}"
+    if not answer.met and not answer.fits:
+        said += f"; it does not fit, either, and needs {words.gibibytes(float(answer.now.memory.device_total))}"
     card = answer.cards[0] if answer.cards else None
     if card is None:
         return f"{said}; none of {words.count(answer.tried)} cards of the catalog reaches it in this number."
     price = "" if card.usd_per_hour is None else f", {words.dollars(card.usd_per_hour)} USD/h"
     doubt = "" if card.verdict == "reaches" else "; its interval does not decide"
     return f"{said}. The {'cheapest' if price else 'first'} card that reaches it: {card.gpu}{price}{doubt}."
+
+
+def _perhaps(answer: Need) -> str:
+    """Say that the prediction reaches the target and its interval does not, and which card surely does."""
+    asked, now = target_words(answer), words.seconds(float(answer.now.step_time))
+    said = f"Undecided: it reaches {asked} as it is by its predicted step of {now}, but the 80 % interval ends at "
+    said += f"{words.seconds((answer.interval or (0.0, 0.0))[1])}"
+    sure = next((card for card in answer.cards if card.verdict == "reaches"), None)
+    if sure is None:
+        return f"{said}; of no card does the whole interval reach it."
+    price = "" if sure.usd_per_hour is None else f", {words.dollars(sure.usd_per_hour)} USD/h"
+    return f"{said}. The {'cheapest' if price else 'first'} card whose whole interval reaches it: {sure.gpu}{price}."

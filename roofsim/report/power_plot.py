@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.report.figure import new_figure, save_figure
+from roofsim.report.figure import ink, new_figure, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def draw_power(curve: PowerCurve, path: Path | None = None) -> Any:
     left.plot(watts, [one.rate for one in rows], "o-", markersize=4)
     left.set_ylabel(f"{curve.unit}/s")
     right.plot(watts, [one.per_joule for one in rows], "o-", markersize=4)
-    right.plot([curve.best.limit], [curve.best.per_joule], "s", markersize=9, fillstyle="none", color="black")
+    right.plot([curve.best.limit], [curve.best.per_joule], "s", markersize=9, fillstyle="none", color=ink())
     right.annotate("best", (curve.best.limit, curve.best.per_joule), xytext=(8, -12), textcoords="offset points")
     right.set_ylabel(f"{curve.unit}/J")
     for axes in (left, right):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from roofsim.serve.load import Steady
     from roofsim.serve.served import Served
+    from roofsim.spec.scenario.serving import Serving
 
 #: Bytes below which no weights are meant.
 _GRANULE = 2.0**20
@@ -66,11 +67,10 @@ def _rate(rate: float) -> str:
 def _requests(served: Served) -> str:
     plan = served.plan
     cached = f" ({words.count(plan.cached)} of them cached)" if plan.cached else ""
-    arrivals = ARRIVALS[plan.serving.arrivals or "poisson"]
     load = {
         "closed": f"{words.count(plan.concurrency or 0)} requests in flight at all times{_dealt(served, plan.concurrency)} "
         "(closed loop)",
-        "open": f"{_rate(plan.request_rate or 0)}{_dealt(served, plan.request_rate)}, {arrivals} arrivals (open loop)",
+        "open": f"{_rate(plan.request_rate or 0)}{_dealt(served, plan.request_rate)}, {_arrivals(plan.serving)} (open loop)",
         "saturated": f"as many requests as fit: {words.count(served.max_requests)}{_dealt(served, served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
@@ -85,6 +85,13 @@ def _requests(served: Served) -> str:
         f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens{beams}{default}"
     )
     return f"{tokens}; {load}"
+
+
+def _arrivals(serving: Serving) -> str:
+    """Return how requests arrive; a stated variation of the times between them is what counts."""
+    if serving.arrival_variation:
+        return f"arrivals of variation {serving.arrival_variation:.3g}"
+    return f"{ARRIVALS['poisson' if serving.scattered else 'constant']} arrivals"
 
 
 def _dealt(served: Served, load: float | None) -> str:

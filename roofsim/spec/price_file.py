@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from roofsim.errors import Place, Problem, SpecError, UnknownNameError
+from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches, one_of
+from roofsim.records import replace
 from roofsim.schema.base import Field, field_validator
 from roofsim.spec import catalog
 from roofsim.spec.hardware.price import Kind
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
 
 
+#: What has prices: cards before nodes.
+_PRICED: Final[tuple[Literal["gpu", "system"], ...]] = ("gpu", "system")
 #: Dollars that nothing in a catalog costs.
 _MOST: Final = 10.0**9
 
@@ -83,9 +86,13 @@ def read_price_file(path: Path) -> dict[str, tuple[dict[str, Any], ...]]:
 
 def _full_name(name: str, document: Document) -> str:
     place = next((place for key, place in document.places.items() if key and key[-1] == name), Place(document.source))
-    for kind in ("gpu", "system"):
+    unknown: list[Problem] = []
+    for kind in _PRICED:
         try:
             return catalog.resolve_name(kind, name, place)
         except UnknownNameError as error:
-            unknown = error
-    raise unknown
+            unknown += error.problems
+    known = [each for kind in _PRICED for each in (*catalog.names(kind), *catalog.aliases(kind))]
+    close = near_matches(catalog.normal(name), known)
+    hint = f"Did you mean {one_of(map(repr, close))}?" if close else unknown[0].hint
+    raise UnknownNameError(replace(unknown[0], hint=hint))

@@ -42,6 +42,22 @@ def test_a_load_is_dealt_out_to_replicas(cli, load, words):
     assert "on each of" not in cli("serve", *BASE, *load)
 
 
+@pytest.mark.parametrize(
+    ("serving", "words"),
+    [
+        ("{arrival_variation: 3.0}", "6 requests/s, arrivals of variation 3 (open loop)"),
+        ("{arrival_variation: 3.0, arrivals: constant}", "6 requests/s, arrivals of variation 3 (open loop)"),
+        ("{arrival_variation: 0}", "6 requests/s, evenly spaced arrivals (open loop)"),
+        ("{arrivals: constant}", "6 requests/s, evenly spaced arrivals (open loop)"),
+        ("{arrivals: poisson}", "6 requests/s, Poisson arrivals (open loop)"),
+    ],
+)
+def test_the_head_names_the_arrivals_that_are_stated(cli, serving, words):
+    out = " ".join(cli("serve", *BASE, "--request-rate", 6, "--serving", serving).split())
+    assert words in out
+    assert ("Poisson" in out) is ("Poisson" in words)
+
+
 NO_ROOM = ("serve", "llama-3.1-405b", "--gpu", "h200", "--prompt-length", 512, "--output-length", 128)
 
 

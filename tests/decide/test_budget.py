@@ -10,6 +10,7 @@ import pytest
 import roofsim
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
+from roofsim.report.budget import _below
 from roofsim.spec.prices import put_first
 from tests.surely import sure
 
@@ -120,7 +121,19 @@ def test_what_does_not_fit_is_sharded_or_says_so():
         ({"days": "nan"}, "a number above zero"),
         ({"gpu": "h1000"}, "unknown gpu 'h1000'"),
         ({"gpu": "8xh100"}, "the name of a card, without a number"),
-        ({"gpu": "rx6800"}, "no card runs this within the budget"),
+        (
+            {"gpu": "rx6800"},
+            "within the budget: no price of an hour of rx6800 is known. State what you pay: --price rx6800=2.50",
+        ),
+        ({"gpu": ["rx6800", "gaudi3"]}, "no price of an hour of rx6800, gaudi3 is known"),
+        (
+            {"gpu": ["v100", "p40"], "precision": "fp8"},
+            "v100-sxm2-16gb has no peak for fp8.*; nor does it run on p40",
+        ),
+        (
+            {"gpu": ["gaudi3", "p40"], "precision": "fp8"},
+            "no price of an hour of gaudi3 is known; p40 has no peak for fp8",
+        ),
         ({"tokens_per_parameter": 0}, "a number above zero"),
     ],
 )
@@ -140,6 +153,41 @@ def test_a_wrong_budget_says_what_is_wrong(asked, message):
 def test_a_wrong_scenario_is_no_matter_of_money(scenario, message):
     with pytest.raises(SpecError, match=message):
         roofsim.budget(scenario, usd=100, days=1)
+
+
+def test_whose_prices_stand_in_the_table_is_said():
+    asked: dict[str, Any] = {"gpu": ["h100", "quadro-rtx8000", "a30"], "most": 1, "precision": "fp16-amp"}
+    answer = bought(1000, 3, **asked)
+    (line,) = [line for line in _below(answer) if line.startswith("Each card at the lowest list price")]
+    assert "at the lowest offer of a marketplace, which comes and goes, where none does: quadro-rtx8000;" in line
+    assert "at an old price where no other is known: a30." in line
+    assert "your own" not in line
+    with put_first({"h100-sxm5-80gb": ({"usd": 2.0, "per": "hour", "kind": "own"},)}):
+        (line,) = [line for line in _below(bought(1000, 3, **asked)) if line.startswith("Each card")]
+    assert "at your own: h100-sxm5-80gb" in line
+    (line,) = [line for line in _below(bought(1000, 3, gpu=["h100", "mi325x"], most=1)) if line.startswith("Each card")]
+    assert "marketplace" not in line
+
+
+def test_the_scenario_and_what_is_assumed_stand_in_the_answer():
+    answer = roofsim.budget("resnet18", usd=1000, days=3, gpu="h100", most=4)
+    best, data = sure(answer.best), answer.to_dict()
+    text = " ".join(str(answer).split())
+    assert f"resnet18 · train · {best.gpus} x h100-sxm5-80gb · bf16 · pytorch-eager" in text
+    assert "1 image of 224 pixels, 1 micro batch per step, optimizer " in text
+    assert "Assumed: phase: train; engine: pytorch-eager; " in text
+    assert data["scenario"]["hardware"]["gpus"] == best.gpus
+    assert data["scenario"]["workload"]["phase"] == "train"
+    assert "phase: train" in data["assumed"]
+    rate = float(answer.run.throughput["samples_per_second"] or 0.0)
+    assert best.work == pytest.approx(rate * best.days * 86400, rel=1e-6)
+
+
+def test_what_fits_nowhere_says_what_was_asked():
+    text = str(roofsim.budget("llama3-8b", usd=500, days=14, gpu="l4", most=2, micro_batch_size=64))
+    assert "no card runs llama3-8b" in text
+    assert "64 x 4,096 tokens (default length)" in text
+    assert "Left out, does not fit in memory: l4." in text
 
 
 def test_the_verb_prints_and_writes(capsys, monkeypatch):

@@ -17,6 +17,10 @@ from roofsim.decide.need import need_document
 from roofsim.decide.resources import BOUGHT, floor_of, needed
 from roofsim.decide.target import read_target
 from roofsim.errors import SpecError
+from roofsim.report.html.asked import AskedReport
+from roofsim.report.html.blocks import CellTable, Tiles
+from roofsim.report.html.of_need import page
+from roofsim.report.need import amount_words, factor_words, sentence, target_line
 from roofsim.report.tabular import to_json
 from roofsim.spec.scenario.document import load_scenario
 from tests.scenarios import FAMILIES
@@ -258,3 +262,86 @@ def test_huge_and_tiny_targets_are_answered():
 def test_a_resource_that_plays_no_part_needs_no_amount_for_the_step_as_it_is():
     evaluation = roofsim.evaluate(roofsim.resolve(FAMILIES["retinanet"], gpu="l4", batch=16, precision="fp32"))
     assert needed(evaluation, "tensor_flops", float(evaluation.step.step)).factor == 0.0
+
+
+TIGHT: dict[str, Any] = {"gpus": 64, "sharding": "fsdp", "sequence_length": 4096, "gpu": "h100"}
+
+
+def test_what_its_interval_does_not_decide_is_no_plain_yes():
+    """The head, the last sentence and the data say of the scenario itself what its row among the cards says."""
+    answer = roofsim.need("llama3-8b", days=30, tokens=1.2e12, **TIGHT)
+    low, high = sure(answer.now.step_time_interval)
+    assert low < answer.now.step_time < answer.allowed < high
+    own = next(card for card in answer.cards if card.gpu == "h100-sxm5-80gb")
+    assert answer.verdict == own.verdict == "undecided"
+    head, last = target_line(answer), sentence(answer)
+    assert ": met, undecided by its 80 % interval, " in head
+    assert last.startswith("Undecided: it reaches ")
+    assert "The cheapest card whose whole interval reaches it: " in last
+    data = answer.to_dict()
+    assert (data["met"], data["fits"], data["reached"], data["verdict"]) == (True, True, True, "undecided")
+
+
+@pytest.mark.parametrize(
+    ("stretch", "verdict", "said"),
+    [(2.0, "reaches", ": met"), (0.98, "undecided", "too long, undecided by its"), (0.5, "misses", "too long")],
+)
+def test_a_verdict_is_that_of_the_interval(stretch, verdict, said):
+    step = float(roofsim.run(DECODE).step_time)
+    answer = roofsim.need(DECODE, step_time=step * stretch)
+    assert answer.verdict == answer.to_dict()["verdict"] == verdict
+    assert said in target_line(answer)
+    assert ("undecided" in target_line(answer)) is (verdict == "undecided")
+
+
+def test_what_does_not_fit_is_not_met():
+    answer = roofsim.need("llama3-70b", step_time="100 s", gpu="rtx4090", sequence_length=2048)
+    assert answer.met
+    assert not answer.reached
+    assert target_line(answer).endswith(": short enough, but does not fit in memory")
+    data = answer.to_dict()
+    assert (data["met"], data["fits"], data["reached"]) == (True, False, False)
+
+
+def test_what_is_too_slow_and_does_not_fit_says_both_and_what_does():
+    asked: dict[str, Any] = {"gpu": "h100", "phase": "decode", "context_length": 1024, "engine": "vllm"}
+    slow = roofsim.need("llama3-70b", step_time="10ms", **asked)
+    assert "times too long, and does not fit in memory" in target_line(slow)
+    assert "; it does not fit, either, and needs " in sentence(slow)
+    met = str(roofsim.need("llama3-70b", step_time="100ms", **asked))
+    assert "More GPUs: gpus=2, tensor=2 reaches it" in met
+    assert "of memory capacity takes " in met
+    assert "of memory bandwidth takes " not in met
+
+
+@pytest.mark.parametrize("held", [None, "300 W"])
+def test_no_less_power_is_asked_for_than_a_card_can_be_held_to(held):
+    limit = {} if held is None else {"power_limit": held}
+    answer = roofsim.need("resnet50", step_time="100 s", gpu="a100", batch_size=64, **limit)
+    power = answer.resources["power"]
+    assert power.value == pytest.approx(400.0 / 3.0)
+    assert power.factor == pytest.approx(400.0 / 3.0 / (300.0 if held else 400.0))
+    assert power.to_dict()["least"] == power.factor
+    assert (factor_words(power), amount_words(power)) == ("any", "from 133 W")
+    there = roofsim.run("resnet50", gpu="a100", batch_size=64, power_limit="133.4 W")
+    assert there.step_time <= answer.allowed
+    for one in answer.resources.values():
+        assert not amount_words(one).startswith("0 ")
+
+
+def test_more_power_than_the_least_is_as_it_was():
+    step = float(roofsim.run("resnet50", gpu="a100", batch_size=64).step_time)
+    power = roofsim.need("resnet50", step_time=step * 1.05, gpu="a100", batch_size=64).resources["power"]
+    assert 1.0 / 3.0 < sure(power.factor) < 1.0
+    assert amount_words(power) != "-"
+    assert factor_words(power).endswith("x")
+
+
+def test_the_page_says_the_same_of_the_scenario_as_it_is():
+    answer = roofsim.need("llama3-70b", step_time="100 s", gpu="rtx4090", sequence_length=2048)
+    made = page(answer, AskedReport(verb="need"))
+    tiles = next(block for block in made.sections[0].blocks if isinstance(block, Tiles))
+    assert tiles.tiles[1][2] == ("short enough, but does not fit in memory",)
+    table = next(block for block in made.sections[0].blocks if isinstance(block, CellTable))
+    power = next(row for row in table.rows if row[0] == "power limit")
+    assert [getattr(cell, "text", cell) for cell in power[1:3]] == ["any", "from 150 W"]

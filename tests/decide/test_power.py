@@ -6,6 +6,8 @@ import json
 from typing import Any, cast
 
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
 
 import roofsim
 from roofsim.analyze.watts import drawn_watts
@@ -194,3 +196,23 @@ def test_what_does_not_fit_is_refused():
     ):
         roofsim.power("llama3-8b", gpu="rtx4090", sequence_length=512)
     assert roofsim.power("gpt2", gpu="a100", sequence_length=256, limits=[400]).to_dict()["memory"] == "fits"
+
+
+@pytest.mark.parametrize(("more", "dark"), [((), False), (("--dark",), True)])
+def test_the_picture_is_drawn_on_a_dark_background_where_asked(monkeypatch, tmp_path, more, dark):
+    path = tmp_path / "curve.png"
+    line = f"power resnet50 --gpu h100 --batch 256 --limits 400W,700W --plot {path}"
+    monkeypatch.setattr("sys.argv", ["roofsim", *line.split(), *more])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    corner = imread(path)[0, 0, :3]
+    assert bool(sum(corner) < 0.5) is dark
+
+
+def test_the_mark_of_the_best_is_seen_on_a_dark_background():
+    curve = roofsim.power("resnet50", limits=["400 W", "700 W"], **TRAIN)
+    for dark in (False, True):
+        figure = curve.plot(dark=dark)
+        mark = next(line for line in figure.axes[1].lines if line.get_marker() == "s")
+        assert abs(sum(to_rgb(mark.get_color())) - sum(figure.get_facecolor()[:3])) > 1.5

@@ -14,7 +14,6 @@ from roofsim.report.html.of_run import assumptions
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card
 from roofsim.report.printed import text_of
-from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.decide.need import Need
@@ -37,7 +36,7 @@ def page(answer: Need, asked: AskedReport) -> ReportPage:
         subtitle=(words.batch_line(answer.now), told.target_line(answer)),
         verdict=(told.sentence(answer),),
         sections=filled(
-            Section(title="The answer", blocks=(_tiles(data, answer), _resources(data))),
+            Section(title="The answer", blocks=(_tiles(data, answer), _resources(data, answer))),
             Section(title="Cards that reach it", blocks=(_cards(data, answer),)),
             Section(
                 title="Where the target lies",
@@ -55,22 +54,25 @@ def page(answer: Need, asked: AskedReport) -> ReportPage:
 def _tiles(data: Data, answer: Need) -> Tiles:
     now = data.shown("/answer/now/step_time", words.seconds)
     target = data.shown("/answer/target/step_time", words.seconds)
-    met = "met" if answer.met else "not met"
-    return Tiles(tiles=(("target", target, (f"a step, for {told.target_words(answer)}",)), ("now", now, (met,))))
+    return Tiles(
+        tiles=(
+            ("target", target, (f"a step, for {told.target_words(answer)}",)),
+            ("now", now, (told.standing(answer),)),
+        )
+    )
 
 
-def _resources(data: Data) -> CellTable:
+def _resources(data: Data, answer: Need) -> CellTable:
     rows = []
     for name, one in sorted(
         data.at("/answer/resources").items(), key=lambda item: (item[1]["factor"] is None, item[1]["factor"] or 0.0)
     ):
-        at, unit = ("answer", "resources", name), one["unit"]
-        amount = "-" if unit is None else data.shown(pointer(*at, "value"), _amounts(unit))
+        at, needed = ("answer", "resources", name), answer.resources[name]
         rows.append(
             (
                 words.RESOURCE_WORDS.get(name, name.replace("_", " ")),
-                data.shown(pointer(*at, "factor"), lambda value: f"{value:.3g}x") if one["reached"] else "no amount",
-                amount if one["reached"] else "-",
+                _shown(data, pointer(*at, "factor"), told.factor_words(needed)),
+                _shown(data, pointer(*at, "value"), told.amount_words(needed)),
                 data.shown(pointer(*at, "floor"), words.seconds),
                 words.BOUND_WORDS.get(one["floor_bound"] or "", ""),
             )
@@ -84,8 +86,9 @@ def _resources(data: Data) -> CellTable:
     )
 
 
-def _amounts(unit: str) -> Any:
-    return lambda value: humanize(value, unit, 3)
+def _shown(data: Data, key: str, said: str) -> Any:
+    """Return words for a number of the page's data; the words alone where there is no such number."""
+    return said if data.at(key) is None else data.shown(key, lambda _: said)
 
 
 def _cards(data: Data, answer: Need) -> Chart | None:
