@@ -103,7 +103,8 @@ def put_first(own: Mapping[str, Offers]) -> Iterator[set[str]]:
 
     Yields the names whose prices were asked for, as they are.
     """
-    outer, asked = dict(_OWN.get()), _ASKED.get() or set()
+    outer, known = dict(_OWN.get()), _ASKED.get()
+    asked: set[str] = set() if known is None else known
     whole = outer | {name: (*offers, *outer.get(name, ())) for name, offers in own.items()}
     tokens = _OWN.set(tuple(whole.items())), _ASKED.set(asked)
     try:
