@@ -177,7 +177,7 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "replicas": (_NUMBER, "Replicas of the best."),
         "prices": (
             ("array",),
-            "The price of an hour of each card: seller, kind, date, source, and whether it is comparable.",
+            "Prices of an hour that costs rest on.",
         ),
     },
     "explain": {
@@ -209,10 +209,10 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "verdict": (_TEXT, "faster, slower or about_equal, by the interval."),
         "cost_ratio": (_NUMBER, "Cost of the same work, after over before."),
         "price_of_card_unchanged": (_YES_NO, "Whether a changed card is priced as the catalog's."),
-        "price_comparable": (_YES_NO, "Whether its price is of the kind, seller and region of the one before."),
+        "price_comparable": (_YES_NO, "Whether its price is of the market of before."),
         "prices": (
             ("array",),
-            "The price of an hour of each card: seller, kind, date, source, and whether it is comparable.",
+            "Prices of an hour that costs rest on.",
         ),
         "others": (("array",), "The other what-ifs, each with these parts."),
     },
@@ -227,10 +227,10 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "gpus": (_PART, "What more GPUs do."),
         "cards": (("array",), "Cards that reach it, the cheapest hour first."),
         "cards_tried": (("integer",), "Cards that were predicted."),
-        "price_held": (("boolean",), "Whether the target is a cost, at a price that is held while a resource grows."),
+        "price_held": (("boolean",), "Whether the price is held."),
         "prices": (
             ("array",),
-            "The price of an hour of each card: seller, kind, date, source, and whether it is comparable.",
+            "Prices of an hour that costs rest on.",
         ),
         "rule_of_thumb": (_PART, "The practitioners' formula beside it."),
     },
