@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -192,7 +193,7 @@ def test_workers_and_kept_searches_see_the_prices_of_whoever_asks():
 
 def test_two_plans_in_one_process_have_prices_of_their_own():
     def cost() -> float:
-        options = {"gpu": "h100", "gpus": 8, "objective": "cost", "top": 1, "engine": "megatron-core"}
+        options: dict[str, Any] = {"gpu": "h100", "gpus": 8, "objective": "cost", "top": 1, "engine": "megatron-core"}
         best = roofsim.plan("llama3-8b", sequence_length=4096, **options).best
         return float(best.cost)
 
