@@ -175,6 +175,10 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "request_rate": (_NUMBER, "Requests per second that were asked for."),
         "max_request_rate": (_NUMBER, "Requests per second that one replica of the best keeps."),
         "replicas": (_NUMBER, "Replicas of the best."),
+        "prices": (
+            ("array",),
+            "Prices of an hour that costs rest on.",
+        ),
     },
     "explain": {
         "value": (("string",), "The figure with its unit."),
@@ -205,6 +209,11 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "verdict": (_TEXT, "faster, slower or about_equal, by the interval."),
         "cost_ratio": (_NUMBER, "Cost of the same work, after over before."),
         "price_of_card_unchanged": (_YES_NO, "Whether a changed card is priced as the catalog's."),
+        "price_comparable": (_YES_NO, "Whether its price is of the market of before."),
+        "prices": (
+            ("array",),
+            "Prices of an hour that costs rest on.",
+        ),
         "others": (("array",), "The other what-ifs, each with these parts."),
     },
     "need": {
@@ -224,6 +233,11 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "gpus": (_PART, "What more GPUs do."),
         "cards": (("array",), "Cards that reach it, the cheapest hour first."),
         "cards_tried": (("integer",), "Cards that were predicted."),
+        "price_held": (("boolean",), "Whether the price is held."),
+        "prices": (
+            ("array",),
+            "Prices of an hour that costs rest on.",
+        ),
         "rule_of_thumb": (_PART, "The practitioners' formula beside it."),
     },
     "timeline": {

@@ -252,9 +252,11 @@ def _costs(scenario: str, overrides: Overrides, plan: Plan, work: Work | None) -
     from roofsim.api import answer, resolve_document
     from roofsim.evaluate import evaluate
     from roofsim.search.planning.winners import with_changes
+    from roofsim.spec.prices import of_market
 
     document = document_of(scenario, overrides)
-    evaluations = [evaluate(resolve_document(with_changes(document, one.changes))) for one in plan.top]
+    with of_market(plan.market):
+        evaluations = [evaluate(resolve_document(with_changes(document, one.changes))) for one in plan.top]
     labels = [f"{place}. {one.gpus}x{one.gpu}" for place, one in enumerate(plan.top, 1)]
     return jobs_of([(each, answer(each)) for each in evaluations], work, labels)
 

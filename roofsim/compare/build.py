@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.money import quote_of
 from roofsim.analyze.throughput import counted_in
-from roofsim.compare.market import common_market, in_market
 from roofsim.compare.rows import Comparison, Row
 from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field, replace
-from roofsim.spec import usual
-from roofsim.spec.own_prices import own_prices, price_settings, priced
+from roofsim.spec import catalog, usual
+from roofsim.spec.hardware.schema import System
+from roofsim.spec.markets import common_market
+from roofsim.spec.own_prices import own_prices, price_of_one, price_settings, priced
+from roofsim.spec.prices import of_market
+from roofsim.spec.reading.validate import validate
 from roofsim.spec.settle.cards import read_cards
 from roofsim.spec.settle.hardware import flat_override
 
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.analyze.result import Result
-    from roofsim.compare.market import Market
     from roofsim.evaluate import Evaluation
     from roofsim.spec.own_prices import OwnPrice
+    from roofsim.spec.prices import Market
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.settle.cards import Card
@@ -51,10 +54,12 @@ def compare_document(
     cards = list(cards) or read_cards(usual.CARDS)
     order = checked_sort(sort)
     own = own_prices(price_settings([prices]) if isinstance(prices, str) else prices or {}, cards)
-    table = _Table(document, resolve, answer, own, common_market(cards, own))
-    for card in progress(cards):
-        table.add(card)
-    rows = ranked(in_order(table.rows(), order))
+    price_of_one(document, [card.gpu for card in cards if card.gpu is not None])
+    table = _Table(document, resolve, answer, own)
+    with of_market(_market(cards, own)):
+        for card in progress(cards):
+            table.add(card)
+        rows = ranked(in_order(table.rows(), order))
     unit = _unit(rows)
     return Comparison(
         rows=tuple(rows),
@@ -65,6 +70,14 @@ def compare_document(
         sentence=sentence(rows, unit),
         notes=tuple(table.notes),
     )
+
+
+def _market(cards: Sequence[Card], own: Sequence[OwnPrice]) -> Market | None:
+    """Return the market of cards without a price of the user's; None where whole nodes with a price are among them."""
+    nodes = [validate(System, catalog.load("system", card.name)) for card in cards if card.kind != "gpu"]
+    if any(node.price.hourly is not None for node in nodes):
+        return None
+    return common_market(card.gpu for card in cards if card.gpu and not any(price.of(card) for price in own))
 
 
 def _unit(rows: Sequence[Row]) -> str:
@@ -85,7 +98,6 @@ class _Table:
     resolve: Callable[[Document], Resolved]
     answer: Callable[[Evaluation], Result]
     prices: tuple[OwnPrice, ...]
-    market: Market | None = None
     made: dict[tuple[object, ...], Row] = field(default_factory=dict)
     refused: dict[tuple[object, ...], tuple[Document, Refusal]] = field(default_factory=dict)
     aliases: dict[tuple[object, ...], tuple[object, ...]] = field(default_factory=dict)
@@ -135,7 +147,7 @@ class _Table:
         return list(self.made.values())
 
     def _row(self, card: Card, resolved: Resolved, document: Document) -> Row:
-        resolved = priced(in_market(resolved, self.market), card, self.prices)
+        resolved = priced(resolved, card, self.prices)
         evaluation = evaluate(resolved)
         quote = quote_of(resolved.gpu, resolved.system, resolved.gpus)
         stated = any(price.of(card) and price.card.override == card.override for price in self.prices)

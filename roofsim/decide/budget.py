@@ -9,11 +9,13 @@ from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
 from roofsim.decide.affordable import HOURS, Purse, affordable, as_rented, none_runs, priced_rows, some, within_reach
 from roofsim.decide.assumptions import assumption, read_number
-from roofsim.decide.cards import left_out, of_any_card
+from roofsim.decide.cards import left_out, of_any_card, stated_of
 from roofsim.decide.lowest import price_of
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
+from roofsim.spec.own_prices import price_of_one, stated_of_one
+from roofsim.spec.prices import put_first
 from roofsim.spec.scenario.document import load_scenario, with_override
 from roofsim.spec.settle.cards import read_cards
 
@@ -197,8 +199,27 @@ def budget_document(
 ) -> Budget:
     """Return what a budget buys; see `budget`."""
     money, time = read_number(usd, "--usd"), read_number(days, "--days")
-    document, dropped = of_any_card(document)
     names = _names(cards)
+    price_of_one(document, names)
+    with put_first(_own_price(document, names)):
+        return _answered(document, names, (money, time, most), stated)
+
+
+def _own_price(document: Document, names: Sequence[str]) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Return the price of an hour that a scenario states, as that of the one card that is asked about."""
+    if not stated_of_one(document):
+        return {}
+    alone = with_override(
+        with_override(document, "hardware.gpu", names[0], "budget"), "hardware.system", None, "budget"
+    )
+    return stated_of(resolve_document(alone))
+
+
+def _answered(
+    document: Document, names: Sequence[str], asked: tuple[float, float, int], stated: Mapping[str, Any] | None
+) -> Budget:
+    money, time, most = asked
+    document, dropped = of_any_card(document)
     priced = [name for name in names if price_of(name) is not None]
     refused = {name: "no price of an hour is known" for name in names if name not in priced}
     counts, alone = within_reach(document, {name: affordable(name, money, most) for name in priced})

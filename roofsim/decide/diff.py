@@ -14,6 +14,7 @@ from roofsim.decide.whatif import OPS, Asking
 from roofsim.errors import NoDataError, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field
+from roofsim.spec.own_prices import price_of_one
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.spec.settle.cards import read_cards
 
@@ -219,8 +220,15 @@ def diff_pairs(
     allowed = read_allowed(fail_over)
     cards: list[Card | None] = [None] if gpu is None else list(read_cards(gpu, "--gpu"))
     errors: list[SpecError | NoDataError] = []
+    names = [card.gpu for card in cards if card is not None and card.gpu is not None]
+
+    def checked(given: Given) -> Document:
+        document = read(given)
+        price_of_one(document, names)
+        return document
+
     with Revisions() as revisions:
-        versions = [_version(pair, card, read, revisions, (allowed, by), errors) for pair in pairs for card in cards]
+        versions = [_version(pair, card, checked, revisions, (allowed, by), errors) for pair in pairs for card in cards]
     if errors and fail_over is None and all(one.verdict == NO_VERDICT for one in versions):
         raise errors[0]
     return Diff(versions=tuple(versions), allowed=allowed, gated=fail_over is not None, by=by, skipped=tuple(skipped))

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.used_prices import UsedPrice, of_one_market, quote_in, used_prices
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
 from roofsim.decide.cards import on_every_card
@@ -17,7 +18,7 @@ from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from roofsim.decide.target import Target, read_target
 from roofsim.errors import NoDataError, Problem, SpecError
 from roofsim.evaluate import evaluate
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.spec.scenario.document import load_scenario, with_override
 from roofsim.spec.settle.held import LEAST
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
+    from roofsim.spec.hardware.price import Quote
     from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
@@ -50,6 +52,8 @@ class CardReach:
         Seconds that its step may take; with a target of cost that depends on its price.
     verdict
         ``reaches`` or ``misses`` where the whole 80 % interval of the step does, else ``undecided``.
+    quote, comparable
+        The price of an hour of one card; whether it is of the market of the scenario's own, or of the first card's without one.
     """
 
     gpu: str
@@ -59,6 +63,8 @@ class CardReach:
     fits: bool
     usd_per_hour: float | None
     price: str | None
+    quote: Quote | None = field(default=None, repr=False)
+    comparable: bool = True
 
     @property
     def verdict(self) -> str:
@@ -72,9 +78,9 @@ class CardReach:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        own = dict(self.__dict__)
+        own = {key: value for key, value in self.__dict__.items() if key not in ("quote", "comparable")}
         own["interval"] = None if self.interval is None else list(self.interval)
-        return own | {"reached": self.reached, "verdict": self.verdict}
+        return own | {"reached": self.reached, "verdict": self.verdict, "price_comparable": self.comparable}
 
 
 def _verdict(step: float, interval: tuple[float, float] | None, allowed: float) -> str:
@@ -136,6 +142,17 @@ class Need(Printed):
     rule: RuleOfThumb | None
 
     @property
+    def quote(self) -> Quote | None:
+        """The price of an hour of the scenario's card; None where none is known."""
+        return quote_in(self.now.cost, self.now.scenario["hardware"]["gpus"])
+
+    @property
+    def prices(self) -> tuple[UsedPrice, ...]:
+        """The prices of an hour that the answer rests on, that of the scenario's card first."""
+        own = (str(self.now.scenario["hardware"]["gpu"]), self.quote)
+        return used_prices((own, *((card.gpu, card.quote) for card in self.cards)))
+
+    @property
     def met(self) -> bool:
         """Whether the predicted step of the scenario as it is is short enough; `reached` asks whether it fits, too."""
         return float(self.now.step_time) <= self.allowed
@@ -178,6 +195,8 @@ class Need(Printed):
             "gpus": None if self.gpus is None else self.gpus.to_dict(),
             "cards": [card.to_dict() for card in self.cards],
             "cards_tried": self.tried,
+            "prices": [one.to_dict() for one in self.prices],
+            "price_held": self.target.kind == "cost",
             "rule_of_thumb": None if self.rule is None else self.rule.to_dict(),
         }
 
@@ -244,7 +263,7 @@ def need_document(document: Document, target: Target) -> Need:
     evaluation = evaluate(resolve_document(document))
     now = answer(evaluation)
     allowed = target.step_time(now)
-    cards, tried = _cards(document, now, target)
+    cards, tried = _cards(document, evaluation, now, target)
     met = float(now.step_time) <= allowed
     market = market_of(evaluation.resolved.precision.math)
     return Need(
@@ -365,16 +384,21 @@ def ways_to_spread(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
     yield whole | kept | {"parallel.tensor": parallel["tensor"] * multiple}
 
 
-def _cards(document: Document, now: Result, target: Target) -> tuple[tuple[CardReach, ...], int]:
+def _cards(
+    document: Document, evaluation: Evaluation, now: Result, target: Target
+) -> tuple[tuple[CardReach, ...], int]:
     """Return the cards of the catalog that reach a target, in the scenario's number, and how many of them run it."""
     work = (rate_of(now) or 0.0) * float(now.step_time)
-    rows = on_every_card(document, ("step_time", "step_time_interval", "memory.fits", "cost"))
-    cards = [card for row in rows if (card := _card(row, work, target)) is not None and card.reached]
+    rows = on_every_card(document, ("step_time", "step_time_interval", "memory.fits", "cost"), evaluation.resolved)
+    gpus = now.scenario["hardware"]["gpus"]
+    cards = [card for row in rows if (card := _card(row, work, target, gpus)) is not None and card.reached]
     ordered = sorted(cards, key=lambda card: (card.usd_per_hour is None, card.usd_per_hour or 0.0, card.step_time))
-    return tuple(ordered), len(rows)
+    first = quote_in(now.cost, gpus) or next((card.quote for card in ordered), None)
+    marked = (replace(card, comparable=of_one_market(first, card.quote)) for card in ordered)
+    return tuple(marked), len(rows)
 
 
-def _card(row: dict[str, Any], work: float, target: Target) -> CardReach | None:
+def _card(row: dict[str, Any], work: float, target: Target, gpus: int) -> CardReach | None:
     hourly, ends = row.get("cost.usd_per_hour"), row.get("step_time_interval")
     allowed = target.allowed(work, hourly)
     if allowed is None:
@@ -387,4 +411,5 @@ def _card(row: dict[str, Any], work: float, target: Target) -> CardReach | None:
         fits=bool(row["memory.fits"]),
         usd_per_hour=None if hourly is None else float(hourly),
         price=row.get("cost.price"),
+        quote=quote_in({key.removeprefix("cost."): value for key, value in row.items()}, gpus),
     )

@@ -75,7 +75,8 @@ def _cards(jobs: Sequence[Job]) -> _Cards:
     """Price every job on every card; those that run and hold all of them."""
     tables = []
     for job in jobs:
-        rows = on_every_card(job.asking.document, ("step_time", "throughput", "memory.fits", "cost"))
+        asking, figures = job.asking, ("step_time", "throughput", "memory.fits", "cost")
+        rows = on_every_card(asking.document, figures, asking.evaluation.resolved)
         tables.append({row["hardware.gpu"]: row for row in rows if row["memory.fits"]})
     cards = _Cards()
     for name in tables[0]:

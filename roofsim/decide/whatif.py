@@ -9,6 +9,7 @@ from roofsim.analyze.money import quote_of
 from roofsim.analyze.ops import GROUPS
 from roofsim.analyze.printed import Printed, flattened
 from roofsim.analyze.ratio import speedup_interval
+from roofsim.analyze.used_prices import UsedPrice, of_one_market, quote_in, used_prices
 from roofsim.analyze.verdicts import pace_verdict
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import rate_of, unit_of
@@ -17,7 +18,12 @@ from roofsim.decide.changes import read_changes, with_changes
 from roofsim.errors import NoDataError, Place, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field
+from roofsim.search.axes import cards_asked
+from roofsim.spec.markets import common_market
+from roofsim.spec.own_prices import stated_of_one
+from roofsim.spec.prices import of_market
 from roofsim.spec.scenario.document import load_scenario
+from roofsim.spec.settle.cards import without_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
     from roofsim.decide.causes import Cause
     from roofsim.decide.changes import Changes, KeyChange
     from roofsim.evaluate import Evaluation
+    from roofsim.spec.hardware.price import Quote
+    from roofsim.spec.prices import Market
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Scenario
 
@@ -57,6 +65,8 @@ class ChangedScenario:
         Dollars per unit of work over those before; None where a price is missing.
     price_of_card_unchanged
         Whether its price is that of a card which is changed here, so that nobody sells it at that.
+    price_comparable
+        Whether its price is of the kind, seller and region of the one before.
     """
 
     label: str
@@ -72,6 +82,7 @@ class ChangedScenario:
     verdict: str | None = None
     cost_ratio: float | None = None
     price_of_card_unchanged: bool = False
+    price_comparable: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -90,6 +101,7 @@ class ChangedScenario:
             "verdict": self.verdict,
             "cost_ratio": self.cost_ratio,
             "price_of_card_unchanged": self.price_of_card_unchanged,
+            "price_comparable": self.price_comparable,
         }
 
 
@@ -106,13 +118,19 @@ class WhatIf(Printed):
         """The scenario with all changes; None where it is refused."""
         return self.outcomes[0].result
 
+    @property
+    def prices(self) -> tuple[UsedPrice, ...]:
+        """The prices of an hour that costs rest on, that of the scenario as it is first."""
+        results = (self.before, *(outcome.result for outcome in self.outcomes if outcome.result is not None))
+        return used_prices((str(one.scenario["hardware"]["gpu"]), _quote(one)) for one in results)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of schema roofsim/whatif/1: the first what-if at the top, and each with its own under `outcomes`."""
         first, *others = (outcome.to_dict() for outcome in self.outcomes)
         return (
             {"schema": SCHEMA, "unit": unit_of(self.before), "before": self.before.to_dict()}
             | first
-            | {"others": others}
+            | {"others": others, "prices": [one.to_dict() for one in self.prices]}
         )
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -130,6 +148,11 @@ class WhatIf(Printed):
 _LISTS: Final = ("changes", "by_time", "by_limit", "by_change")
 #: Parts of a result that a row of figures leaves out.
 _LEFT_OUT: Final = ("schema", "scenario", "work", "warnings", "provenance", "networks")
+
+
+def _quote(result: Result) -> Quote | None:
+    """Return the price of an hour of one card that a result rests on."""
+    return quote_in(result.cost, result.scenario["hardware"]["gpus"])
 
 
 def _figures(result: Result) -> dict[str, Any]:
@@ -194,11 +217,18 @@ def whatif_document(
     if by not in GROUPS:
         raise SpecError(Problem(f"unknown value {by!r}", path="--by", hint=did_you_mean(by, GROUPS)))
     groups = _groups(changes, also, each=each, origins=origins)
-    asking = Asking(document, by)
-    outcomes = tuple(asking.outcome(group) for group in progress(groups))
+    with of_market(_market(document, groups)):
+        asking = Asking(document, by)
+        outcomes = tuple(asking.outcome(group) for group in progress(groups))
     if all(outcome.result is None for outcome in outcomes):
         raise asking.refusals[0]
     return WhatIf(before=asking.before, outcomes=outcomes, by=by)
+
+
+def _market(document: Document, groups: Sequence[tuple[KeyChange, ...]]) -> Market | None:
+    """Return the market that has a price of the scenario's card and of those that take its place; None where none does."""
+    cards = cards_asked([(change.key, [change.value]) for group in groups for change in group])
+    return common_market([resolve_document(document).gpu.name, *cards]) if cards else None
 
 
 def _groups(
@@ -243,7 +273,7 @@ class Asking:
         """Answer one what-if."""
         label = ", ".join(change.text for change in made)
         try:
-            evaluation = evaluate(resolve_document(with_changes(self.document, made, self.stated)))
+            evaluation = self._changed(made)
             result = answer(evaluation)
         except (SpecError, NoDataError) as error:
             self.refusals.append(error)
@@ -276,6 +306,7 @@ class Asking:
             verdict=None if ratio is None else pace_verdict(interval, ratio),
             cost_ratio=_over(result.cost.get(key), self.before.cost.get(key)),
             price_of_card_unchanged=quote is not None and quote.kind != "own" and resolved.hardware_changed,
+            price_comparable=of_one_market(_quote(self.before), _quote(result)),
         )
 
     def _parts(self, evaluation: Evaluation) -> dict[str, dict[str, float]]:
@@ -284,9 +315,22 @@ class Asking:
     def evaluated(self, made: tuple[KeyChange, ...]) -> Evaluation | None:
         """Return the scenario with some changes, priced; None where it is refused."""
         try:
-            return evaluate(resolve_document(with_changes(self.document, made, self.stated)))
+            return self._changed(made)
         except (SpecError, NoDataError):
             return None
+
+    def _changed(self, made: tuple[KeyChange, ...]) -> Evaluation:
+        """Return the scenario with some changes, priced; a price that it states of its card is not that of another card."""
+        changed = with_changes(self.document, made, self.stated)
+        resolved = resolve_document(changed)
+        own = [
+            path
+            for path in stated_of_one(self.document)
+            if ("hardware", "override", path) not in {one.path for one in made}
+        ]
+        if own and resolved.gpu.name != self.evaluation.resolved.gpu.name:
+            resolved = resolve_document(without_numbers(changed, own))
+        return evaluate(resolved)
 
     def _step_with(self, made: tuple[KeyChange, ...]) -> Callable[[frozenset[int]], float | None]:
         """Return what gives the step with some of the changes; each scenario is priced once."""

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Column, Grid, number, text
+from roofsim.report.prices import others_said, star
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +63,7 @@ def _prices_line(answer: Advised) -> str:
     others = [one.price for one in (*answer.buy, *answer.undecided) if one.price is not None and not one.comparable]
     if own is None:
         return ""
-    return f"Prices now: {own}." + (f" * {'; '.join(dict.fromkeys(others))}: compare with care." if others else "")
+    return f"Prices now: {own}.{others_said(others)}"
 
 
 def limits_line(answer: Advised) -> str:
@@ -164,11 +165,11 @@ def _dollars(one: Advice) -> str:
         return "?"
     if one.usd == 0.0:
         return "0"
-    return f"{'+' if one.usd > 0.0 else '-'}{words.dollars(abs(one.usd))}{'' if one.comparable else '*'}"
+    return f"{'+' if one.usd > 0.0 else '-'}{words.dollars(abs(one.usd))}{star(comparable=one.comparable)}"
 
 
 def _ratio(one: Advice) -> str:
-    return "?" if one.cost_ratio is None else f"{one.cost_ratio:.2f}x{'' if one.comparable else '*'}"
+    return "?" if one.cost_ratio is None else f"{one.cost_ratio:.2f}x{star(comparable=one.comparable)}"
 
 
 def _shown_by(answer: Advised) -> str:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.report.prices import star
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -31,11 +32,15 @@ def print_need(console: Console, answer: Need) -> None:
     for line in filter(None, (words.batch_line(answer.now), words.layout_line(answer.now))):
         console.print(Text(line, style="dim"))
     console.print(Text(target_line(answer)))
+    for line in held_price(answer):
+        console.print(Text(line))
     console.print(_resources(answer))
     for line in _below(answer):
         console.print(Text(line))
     if answer.cards:
         console.print(_cards(answer))
+    if stars := starred_line(answer):
+        console.print(Text(stars, style="dim"))
     console.print(Text(sentence(answer), style="bold"))
 
 
@@ -59,6 +64,23 @@ def standing(answer: Need) -> str:
 
 def _between(ends: tuple[float, float] | None) -> str:
     return "-" if ends is None else f"{words.seconds(ends[0])} .. {words.seconds(ends[1])}"
+
+
+def held_price(answer: Need) -> list[str]:
+    """Say of a target of cost at which price it is reached; nothing of others."""
+    cost = answer.now.cost
+    if answer.target.kind != "cost" or cost["usd_per_hour"] is None:
+        return []
+    price = f"{words.dollars(cost['usd_per_hour'])} USD/h ({cost['price']}{words.price_range(cost)})"
+    return [f"At {price}, which is held while a resource grows: a card with more of it would cost more."]
+
+
+def starred_line(answer: Need) -> str:
+    """Say what is marked among the cards that are printed: prices of another market; nothing where there are none."""
+    if all(card.comparable for card in answer.cards[:_MOST]):
+        return ""
+    first = answer.prices[0]
+    return f"* not the market of {first.gpu} ({first.quote.words()}): compare with care."
 
 
 def target_words(answer: Need) -> str:
@@ -182,7 +204,9 @@ def _cards(answer: Need) -> Grid:
     more = f"{rest} more; --json has all." if rest > 0 else ""
     grid = Grid(heads, caption=more)
     for card in answer.cards[:_MOST]:
-        hourly = "?" if card.usd_per_hour is None else words.dollars(card.usd_per_hour)
+        hourly = (
+            "?" if card.usd_per_hour is None else words.dollars(card.usd_per_hour) + star(comparable=card.comparable)
+        )
         grid.add(card.gpu, words.seconds(card.step_time), _ends(card), _sure(card), hourly, card.price or "")
     return grid
 
@@ -215,7 +239,7 @@ def sentence(answer: Need) -> str:
     card = answer.cards[0] if answer.cards else None
     if card is None:
         return f"{said}; none of {words.count(answer.tried)} cards of the catalog reaches it in this number."
-    price = "" if card.usd_per_hour is None else f", {words.dollars(card.usd_per_hour)} USD/h"
+    price = "" if card.usd_per_hour is None else f", {words.dollars(card.usd_per_hour)} USD/h ({card.price})"
     doubt = "" if card.verdict == "reaches" else "; its interval does not decide"
     return f"{said}. The {'cheapest' if price else 'first'} card that reaches it: {card.gpu}{price}{doubt}."
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.report.prices import prices_line, star
 from roofsim.spec.scenario.offload import TIERS
 from roofsim.units import humanize
 
@@ -57,7 +58,7 @@ def print_plan(console: Console, plan: Plan) -> None:
             console.print(f"{place}. {one.why}", highlight=False, markup=False)
     for note in plan.top[0].notes if plan.top else ():
         console.print(f"Note: {note}.", style="dim", highlight=False, markup=False)
-    for line in (*certificate(plan), *surely(plan), *counted(plan)):
+    for line in filter(None, (prices_line(plan.prices), *certificate(plan), *surely(plan), *counted(plan))):
         console.print(line, highlight=False, markup=False)
     if len(plan.front) > 1:
         console.print()
@@ -166,7 +167,7 @@ def _table(plan: Plan) -> Grid:
 
 
 def _dollars(one: Planned) -> str:
-    return "-" if one.cost is None else f"{one.cost:.3g}"
+    return "-" if one.cost is None else f"{one.cost:.3g}{star(comparable=one.comparable)}"
 
 
 def certificate(plan: Plan) -> list[str]:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.report.prices import prices_line, star
 from roofsim.report.serving_target import LIMITS, bounds_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def print_servers(console: Console, answer: ServerChoices) -> None:
         console.print(_table(answer))
         for place, one in enumerate(answer.top[1:], 2):
             console.print(f"{place}. {one.why}", highlight=False, markup=False)
-    for line in counted(answer):
+    for line in filter(None, (prices_line(answer.prices), *counted(answer))):
         console.print(line, highlight=False, markup=False)
 
 
@@ -117,10 +118,14 @@ def _table(answer: ServerChoices) -> Grid:
             "" if first is None else words.seconds(first),
             "" if each is None else words.seconds(each),
             LIMITS[one.sizing.limits or "capacity"],
-            "" if one.hourly is None else words.dollars(one.hourly),
-            "" if one.usd_per_million is None else words.dollars(one.usd_per_million),
+            _dollars(one.hourly, one),
+            _dollars(one.usd_per_million, one),
         )
     return grid
+
+
+def _dollars(value: float | None, one: ServerChoice) -> str:
+    return "" if value is None else f"{words.dollars(value)}{star(comparable=one.comparable)}"
 
 
 def counted(answer: ServerChoices) -> list[str]:

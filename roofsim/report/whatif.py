@@ -10,6 +10,7 @@ from roofsim.analyze.verdicts import ABOUT_EQUAL
 from roofsim.compare.rows import rate_of
 from roofsim.report import words
 from roofsim.report.grid import Columnwise, Grid, number, text
+from roofsim.report.prices import prices_line, star
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +95,7 @@ def _lines(results: Sequence[Result], shown: Sequence[ChangedScenario]) -> dict[
         "per output token": lambda result: _time(result.latency["time_per_output_token"]),
         f"{unit}/s": lambda result: _NONE if (rate := rate_of(result)) is None else words.count(rate),
     }
+    marks = ["", *(star(comparable=outcome.price_comparable) for outcome in shown)]
     lines = {name: [of(result) for result in results] for name, of in every.items()}
     lines["against before"] = ["1.00x", *map(_against, shown)]
     more: dict[str, Callable[[Result], str]] = {
@@ -110,6 +112,8 @@ def _lines(results: Sequence[Result], shown: Sequence[ChangedScenario]) -> dict[
         f"kWh per million {unit}": lambda result: _amount(_per_million(result, "kwh")),
     }
     lines |= {name: [of(result) for result in results] for name, of in more.items()}
+    for name in ("USD/h", f"USD per million {unit}"):
+        lines[name] = [f"{cell}{mark}" for cell, mark in zip(lines[name], marks, strict=True)]
     return {name: cells for name, cells in lines.items() if any(cell not in (_NONE, "?") for cell in cells)}
 
 
@@ -228,7 +232,7 @@ def _changes(outcome: ChangedScenario) -> Grid:
 
 
 def _notes(answer: WhatIf) -> list[str]:
-    notes = []
+    notes = [line] if (line := prices_line(answer.prices)) else []
     if any(_alike(outcome) for outcome in answer.outcomes):
         notes.append("~ about equal: 1 lies inside the 80 % interval of the ratio.")
     notes += [f"{one.label}: the price is that of the card unchanged." for one in answer.outcomes if _unsold(one)]
@@ -263,6 +267,7 @@ def _sentence(answer: WhatIf, outcome: ChangedScenario) -> str:
         said += ": about equal" if outcome.verdict == ABOUT_EQUAL else ""
     if outcome.cost_ratio is not None and not outcome.price_of_card_unchanged:
         said += f"; {_times(outcome.cost_ratio)} times the dollars per {_one(unit)}"
+        said += "" if outcome.price_comparable else " (*: at a price of another market)"
     room = "" if outcome.result is None or outcome.result.memory.fits else "; it does not fit in memory"
     return f"{said}{room}."
 

@@ -19,7 +19,7 @@ from roofsim.spec.scenario.document import SECTIONS, section_path, with_override
 from roofsim.spec.settle.cards import is_counted, read_cards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from roofsim.schema.base import BaseModel
     from roofsim.spec.reading.source import Document
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _GPU: Final = ("hardware", "gpu")
+_SYSTEM: Final = ("hardware", "system")
 #: What the paths of ``hardware.override`` begin with.
 _HARDWARE: Final[dict[str, type[BaseModel]]] = {"gpu": Gpu, "system": System}
 
@@ -154,6 +155,31 @@ def read_axes(given: Mapping[str, Iterable[Any]], keywords: Mapping[str, Any] | 
             hint = "Leave one of them out, or put None among the values of the axis: it stands for the keyword's value."
             raise SpecError(Problem(message, Place(same.origin), hint=hint))
     return AxisGrid(axes)
+
+
+def cards_of(axes: Iterable[Axis]) -> list[str]:
+    """Return the cards of axes of cards and nodes, each once, with catalog names where they have one."""
+    names: dict[str, None] = {}
+    for axis in axes:
+        for value in axis.values if axis.path in (_GPU, _SYSTEM) else ():
+            card = axis.cards.get(value) if isinstance(value, str) else None
+            names[_card_name(value, axis.path) if card is None else str(card.gpu)] = None
+    return list(names)
+
+
+def cards_asked(axes: Iterable[tuple[str, Sequence[Any]]]) -> list[str]:
+    """Return the cards of keys with their values, as `cards_of`."""
+    return cards_of(_axis(key, values) for key, values in axes)
+
+
+def _card_name(value: Any, path: tuple[str, ...]) -> str:
+    if value is None:
+        return "its own"
+    try:
+        name = catalog.resolve_name("gpu" if path == _GPU else "system", str(value))
+        return name if path == _GPU else str(catalog.load("system", name).data.get("gpu"))
+    except SpecError:  # a file or a mapping; of an unknown name others say so
+        return str(value)[:60]
 
 
 def _axis(key: str, values: Any) -> Axis:

@@ -14,7 +14,7 @@ from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.points import Diverged, Points
 from roofsim.records import dataclass, field, replace
-from roofsim.search.axes import AxisGrid, read_axes
+from roofsim.search.axes import AxisGrid, cards_of, read_axes
 from roofsim.search.base import check_base, check_refused
 from roofsim.search.families import MOST_RESOLVED, families_of, rows_of
 from roofsim.search.mesh import TRACED, fitting, mesh_of
@@ -24,6 +24,7 @@ from roofsim.search.sampling import FIGURES
 from roofsim.search.stacking import PointBatch, Structure, structures_of
 from roofsim.search.table import Columns, Evaluated, SweepTable
 from roofsim.search.whole import WholeFamily, evaluate_whole
+from roofsim.spec.own_prices import price_of_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,8 @@ MOST_POINTS: Final = 1 << 28
 TOGETHER = True
 #: Points of a family from which on a trace of a few of them is replayed for all, where it has the figures that are asked for.
 REPLAYED_FROM = 4096
+#: Where an axis states what hardware is changed in, prices among it.
+_OVERRIDE: Final = ("hardware", "override")
 #: The figure that follows from two others.
 _FITS: Final = "memory.fits"
 #: Parts of a result that say what was run, not how it runs.
@@ -81,6 +84,8 @@ def sweep_document(
         answer, limits=parts is None or not parts.isdisjoint(_LIMITS), work=parts is None or "work" in parts
     )
     sweep = _Sweep(document, read_axes(axes, keywords), asked, importer, wanted)
+    if not any(axis.path[:2] == _OVERRIDE and ".price." in axis.path[-1] for axis in sweep.space.axes):
+        price_of_one(document, cards_of(sweep.space.axes))
     if sweep.space.size > MOST_POINTS:
         message = f"{sweep.space.size:,} points are more than a table holds ({MOST_POINTS:,})"
         hint = "Give fewer values, or sweep parts of an axis one after the other and keep what you need of each."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, UnitError
 from roofsim.records import dataclass, replace
-from roofsim.spec.settle.cards import read_cards
+from roofsim.spec.settle.cards import earlier_override, read_cards
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.spec.hardware.price import Price
+    from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.settle.cards import Card
 
@@ -65,6 +66,34 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return [part for part in parts if part.strip()]
+
+
+def stated_of_one(document: Document) -> list[str]:
+    """Return the paths of ``hardware.override`` at which a scenario states prices of its own card or node (``--price 2.50``)."""
+    return [path for path in earlier_override(document) if path.split(".")[1:2] == ["price"]]
+
+
+def price_of_one(document: Document, cards: Iterable[str]) -> None:
+    """Refuse prices that a scenario states of one card where an answer is about several cards.
+
+    Raises
+    ------
+    SpecError
+        Where there are both.
+    """
+    paths = stated_of_one(document)
+    names = list(dict.fromkeys(cards))
+    if not paths or len(names) < 2:
+        return
+    value = str(earlier_override(document)[paths[0]])
+    shown = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+    message = f"expected CARD=USD_PER_HOUR, for example {_EXAMPLE}; got {value[:60]!r}, and the cards are {shown}"
+    hint = f"A price without a name is that of one card: --price {names[0]}={_bare(value)}."
+    raise SpecError(Problem(message, Place("--price"), "", hint))
+
+
+def _bare(text: str) -> str:
+    return text.removesuffix("USD/h").strip()
 
 
 def own_prices(given: Mapping[str, Any], cards: Sequence[Card], origin: str = "--price") -> tuple[OwnPrice, ...]:

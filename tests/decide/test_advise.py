@@ -63,7 +63,8 @@ def test_each_gain_is_that_of_its_whatif(scenario, name, request):
     for one in every(request.getfixturevalue(name)):
         outcome = roofsim.whatif(scenario, [one.change]).outcomes[0]
         assert one.gain == pytest.approx(sure(outcome.ratio) - 1.0, abs=1e-6), one.change
-        if one.cost_ratio is not None:
+        # A what-if takes the prices of one seller where one has both cards; advice marks those of others.
+        if one.cost_ratio is not None and (one.comparable or not outcome.price_comparable):
             assert one.cost_ratio == pytest.approx(sure(outcome.cost_ratio), rel=1e-9)
 
 

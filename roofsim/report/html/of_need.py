@@ -8,11 +8,12 @@ from roofsim.analyze.result import plain
 from roofsim.report import need as told
 from roofsim.report import words
 from roofsim.report.html import resources
-from roofsim.report.html.blocks import CellTable, Chart, Code, Data, ReportPage, Section, Tiles, filled, pointer
+from roofsim.report.html.blocks import CellTable, Chart, Code, Data, Prose, ReportPage, Section, Tiles, filled, pointer
 from roofsim.report.html.marks import intervals
 from roofsim.report.html.of_run import assumptions
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card
+from roofsim.report.prices import star
 from roofsim.report.printed import text_of
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def page(answer: Need, asked: AskedReport) -> ReportPage:
     return ReportPage(
         verb=asked.verb,
         headline=words.headline(answer.now),
-        subtitle=(words.batch_line(answer.now), told.target_line(answer)),
+        subtitle=(words.batch_line(answer.now), told.target_line(answer), *told.held_price(answer)),
         verdict=(told.sentence(answer),),
         sections=filled(
             Section(title="The answer", blocks=(_tiles(data, answer), _resources(data, answer))),
-            Section(title="Cards that reach it", blocks=(_cards(data, answer),)),
+            Section(title="Cards that reach it", blocks=(_cards(data, answer), _stars(answer))),
             Section(
                 title="Where the target lies",
                 blocks=()
@@ -91,13 +92,19 @@ def _shown(data: Data, key: str, said: str) -> Any:
     return said if data.at(key) is None else data.shown(key, lambda _: said)
 
 
+def _stars(answer: Need) -> Prose | None:
+    line = told.starred_line(answer)
+    return Prose(lines=(line,)) if line else None
+
+
 def _cards(data: Data, answer: Need) -> Chart | None:
     if not answer.cards:
         return None
     rows = []
     for place, one in enumerate(answer.cards[:_MOST]):
         key = pointer("answer", "cards", place, "step_time")
-        hourly = "" if one.usd_per_hour is None else f", {words.dollars(one.usd_per_hour)} USD/h"
+        mark = star(comparable=one.comparable)
+        hourly = "" if one.usd_per_hour is None else f", {words.dollars(one.usd_per_hour)}{mark} USD/h"
         sure = one.verdict == "reaches"
         rows.append((f"{one.gpu}{hourly}", key, data.at(key), one.interval, card(0), sure))
     longest = max(*(max(value, *(ends or (0.0,))) for _, _, value, ends, _, _ in rows), answer.allowed)

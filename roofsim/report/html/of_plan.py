@@ -23,6 +23,7 @@ from roofsim.report.html.blocks import (
 from roofsim.report.html.marks import intervals, scatter
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card, cause
+from roofsim.report.prices import prices_line, starred
 
 if TYPE_CHECKING:
     from roofsim.report.html.asked import AskedReport
@@ -40,7 +41,7 @@ def page(plan: Plan, asked: AskedReport) -> ReportPage:
         verb=asked.verb,
         headline="The best layout" if best is None else f"The best layout on {words.count(best.gpus)} x {best.gpu}",
         subtitle=tuple(plan.assumed),
-        verdict=(f"{told.headline(plan)}.", *told.certificate(plan)),
+        verdict=(f"{told.headline(plan)}.", *told.certificate(plan), *filter(None, (prices_line(plan.prices),))),
         sections=filled(
             None if best is None else Section(title="The winner", blocks=(_tiles(data, best),)),
             Section(
@@ -107,7 +108,7 @@ def _table(data: Data, plan: Plan, what: str) -> CellTable | None:
                 _named(plan, one),
                 data.shown(pointer(*at, "step_time"), words.seconds),
                 data.shown(pointer(*at, "memory_peak"), words.gibibytes),
-                data.shown(pointer(*at, "usd_per_million_tokens"), words.dollars),
+                data.shown(pointer(*at, "usd_per_million_tokens"), starred(words.dollars, comparable=one.comparable)),
                 data.shown(pointer(*at, "joules_per_million_tokens"), words.count),
             )
         )

@@ -22,6 +22,7 @@ from roofsim.report.html.blocks import (
 from roofsim.report.html.plane import Dot, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card
+from roofsim.report.prices import prices_line, starred
 from roofsim.report.serving_target import LIMITS, bounds_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def page(answer: ServerChoices, asked: AskedReport) -> ReportPage:
         verb=asked.verb,
         headline="No server keeps the bounds" if best is None else "The cheapest server that keeps the bounds",
         subtitle=(f"At {rate}; {bounds_of(answer.target)}",),
-        verdict=(f"{told.headline(answer)}.",),
+        verdict=(f"{told.headline(answer)}.", *filter(None, (prices_line(answer.prices),))),
         sections=filled(
             None if best is None else Section(title="The cheapest", blocks=(_tiles(data, best),)),
             Section(
@@ -154,7 +155,7 @@ def _table(data: Data, answer: ServerChoices) -> CellTable | None:
     percent = f"p{answer.target.percentile:g}"
     rows = []
     for place, one in enumerate(answer.top):
-        at = ("answer", "top", place)
+        at, dollars = ("answer", "top", place), starred(words.dollars, comparable=one.comparable)
         rows.append(
             (
                 str(place + 1),
@@ -165,8 +166,8 @@ def _table(data: Data, answer: ServerChoices) -> CellTable | None:
                 data.shown(pointer(*at, "at_limit", "time_to_first_token"), words.seconds),
                 data.shown(pointer(*at, "at_limit", "time_per_output_token"), words.seconds),
                 LIMITS[one.sizing.limits or "capacity"],
-                data.shown(pointer(*at, "usd_per_hour"), words.dollars),
-                data.shown(pointer(*at, "usd_per_million_tokens"), words.dollars),
+                data.shown(pointer(*at, "usd_per_hour"), dollars),
+                data.shown(pointer(*at, "usd_per_million_tokens"), dollars),
             )
         )
     heads = (

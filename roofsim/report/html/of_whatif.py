@@ -13,6 +13,7 @@ from roofsim.report.html.marks import intervals
 from roofsim.report.html.of_run import assumptions, time_bars
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card, cause
+from roofsim.report.prices import prices_line, starred
 
 if TYPE_CHECKING:
     from roofsim.decide.whatif import ChangedScenario, WhatIf
@@ -36,7 +37,7 @@ def page(answer: WhatIf, asked: AskedReport) -> ReportPage:
         verb=asked.verb,
         headline=words.headline(answer.before),
         subtitle=(words.batch_line(answer.before), *refused),
-        verdict=tuple(told.sentences(answer)),
+        verdict=(*told.sentences(answer), *filter(None, (prices_line(answer.prices),))),
         sections=filled(
             Section(title="Before and after", blocks=(_steps(data, bars), _table(data, shown, bars))),
             Section(title="How many times as fast", blocks=(_ratios(data, shown),)),
@@ -91,7 +92,16 @@ def _table(
         ("MFU", *(data.shown(pointer(*at, "mfu"), words.percent) for at in paths)),
         ("memory", *(data.shown(pointer(*at, "memory", "peak"), words.gibibytes) for at in paths)),
         ("of", *(data.shown(pointer(*at, "memory", "capacity"), words.gibibytes) for at in paths)),
-        ("USD/h", *(data.shown(pointer(*at, "cost", "usd_per_hour"), words.dollars) for at in paths)),
+        (
+            "USD/h",
+            data.shown(pointer(*paths[0], "cost", "usd_per_hour"), words.dollars),
+            *(
+                data.shown(
+                    pointer(*at, "cost", "usd_per_hour"), starred(words.dollars, comparable=outcome.price_comparable)
+                )
+                for at, (outcome, _) in zip(paths[1:], shown, strict=True)
+            ),
+        ),
     ]
     heads = ("figure", *(name for name, _ in bars))
     return CellTable(heads=heads, rows=tuple(rows), numeric=(False, *(True,) * len(bars)))

@@ -6,10 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Drawn, flattened
+from roofsim.analyze.used_prices import UsedPrice, used_prices
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from roofsim.spec.hardware.price import Quote
+    from roofsim.spec.prices import Market
 
 SCHEMA: Final = "roofsim/plan/1"
 
@@ -40,6 +44,8 @@ class Planned:
         By how much it may be behind another of the best, as a share, at the end of the interval; None where nobody asked.
     notes
         What a reader must know of one that keeps state off the device: whether the places hold it.
+    price, comparable
+        The price of an hour of a card that its cost rests on, None where none is known; whether it is of the market of the best's.
     """
 
     id: int
@@ -57,6 +63,8 @@ class Planned:
     ratio: tuple[float, float] | None = None
     regret: float | None = None
     notes: tuple[str, ...] = ()
+    price: Quote | None = None
+    comparable: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -68,6 +76,8 @@ class Planned:
             "memory_peak": self.memory,
             "usd_per_million_tokens": self.cost,
             "joules_per_million_tokens": self.energy,
+            "price": None if self.price is None else self.price.words(),
+            "price_comparable": self.comparable,
             "time": dict(self.time),
             "why": self.why,
             "ratio_to_best_interval": None if self.ratio is None else list(self.ratio),
@@ -101,6 +111,8 @@ class Plan(Drawn):
     robustness
         How wrong rates of the model would have to be for another of the best to win (``rates``), and which of them cannot be told
         apart from the winner (``one_of_several``); see `roofsim.search.planning.robustness`.
+    market
+        The prices of which seller and kind cards were compared at, where they are of several by default; None: the usual ones.
     top, front
         The best, and those that no other is as good as in time, memory, cost and GPUs at once.
     """
@@ -125,6 +137,12 @@ class Plan(Drawn):
     whole: bool = True
     """Whether every layout was decided."""
     robustness: Mapping[str, Any] | None = None
+    market: Market | None = None
+
+    @property
+    def prices(self) -> tuple[UsedPrice, ...]:
+        """The prices of an hour that costs rest on, that of the best first."""
+        return used_prices((one.gpu, one.price) for one in (*self.top, *self.front))
 
     @property
     def best(self) -> Planned | None:
@@ -170,6 +188,7 @@ class Plan(Drawn):
             "lower_bound": self.lower_bound,
             "complete": self.whole,
             "assumed": list(self.assumed),
+            "prices": [one.to_dict() for one in self.prices],
             "top": [one.to_dict() for one in self.top],
             "front": [one.to_dict() for one in self.front],
             "robustness": None if self.robustness is None else dict(self.robustness),

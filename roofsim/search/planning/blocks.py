@@ -17,13 +17,14 @@ import numpy as np
 
 from roofsim.errors import RoofsimError
 from roofsim.kept import Kept
-from roofsim.records import dataclass, fields, replace
+from roofsim.records import dataclass, field, fields, replace
 from roofsim.search.planning.building import space_of
 from roofsim.search.planning.findings import Findings
 from roofsim.search.planning.objectives import Goal
 from roofsim.search.planning.search import Limits, Searcher
 from roofsim.search.resolving import Shared
 from roofsim.search.sweep import figures_of
+from roofsim.spec.prices import forced, in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.search.planning.asked import PlanRequest
     from roofsim.search.planning.space import PlanSpace
+    from roofsim.spec.prices import Force
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.resolve import Resolved
@@ -70,6 +72,8 @@ class SearchInput:
         Layouts that are looked for.
     cuts
         Whether layouts are left out of pricing that cannot be among them.
+    prices
+        Which prices are shown to whoever asks.
     """
 
     document: Document
@@ -77,6 +81,7 @@ class SearchInput:
     tools: Tools
     k: int
     cuts: bool
+    prices: Force = field(default_factory=in_force)
 
     def space(self) -> PlanSpace:
         """Return the layouts that are searched.
@@ -148,7 +153,7 @@ def search_name(given: SearchInput, space: PlanSpace) -> str:
     base = json.dumps(space.document.data, sort_keys=True, default=repr)
     constraints = [one.written for one in given.asked.constraints]
     goal = given.asked.objective, *constraints, given.k, given.cuts
-    return _named(version(), base, axes, space.batch, space.state, *goal)
+    return _named(version(), base, axes, space.batch, space.state, given.prices, *goal)
 
 
 def version() -> str:
@@ -229,9 +234,10 @@ def search_block(task: BlockTask) -> tuple[str, Findings]:
     if task.version != version():
         said = f"a worker runs roofsim {version()}; the search is of {task.version}. Install the same version"
         raise WorkersDifferError(said)
-    searcher = _searcher(task.search, task.given)
-    families = searcher.classes()[task.block.family]
-    return task.key, searcher.search(families, task.limits, task.block.first, task.block.last)
+    with forced(task.given.prices):
+        searcher = _searcher(task.search, task.given)
+        families = searcher.classes()[task.block.family]
+        return task.key, searcher.search(families, task.limits, task.block.first, task.block.last)
 
 
 # -- as plain data ------------------------------------------------------------------------------------------------------

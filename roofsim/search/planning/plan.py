@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.analyze.used_prices import of_one_market
 from roofsim.errors import Problem, SpecError
 from roofsim.records import replace
+from roofsim.search.axes import cards_asked
 from roofsim.search.planning.answer import Plan
 from roofsim.search.planning.blocks import SearchInput
 from roofsim.search.planning.classes import layouts_of
 from roofsim.search.planning.objectives import OBJECTIVES, unknown_objective
 from roofsim.search.planning.robustness import CANDIDATES
 from roofsim.search.planning.running import Spread, run_blocks
-from roofsim.search.planning.winners import plain_layout, thinned, value_at, winners
+from roofsim.search.planning.winners import plain_layout, priced_front, thinned, value_at, winners
+from roofsim.spec.markets import common_market
+from roofsim.spec.own_prices import price_of_one
+from roofsim.spec.prices import of_market
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from roofsim.search.planning.answer import Planned
     from roofsim.search.planning.asked import PlanRequest
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from roofsim.search.planning.findings import Findings
     from roofsim.search.planning.objectives import Goal
     from roofsim.search.planning.space import PlanSpace, Wish
+    from roofsim.spec.hardware.price import Quote
+    from roofsim.spec.prices import Market
     from roofsim.spec.reading.source import Document
 
 
@@ -47,15 +54,38 @@ def plan_asked(
         When the scenario is wrong, whatever its layout, or a card, an axis or a constraint is; when the objective is not known of
         any layout.
     """
-    began = time.monotonic()
+    market = _market(document, asked)
+    with of_market(market):
+        plan = _searched(document, asked, tools, (k, cuts, robust), spread or Spread())
+    return replace(plan, market=market)
+
+
+def _market(document: Document, asked: PlanRequest) -> Market | None:
+    """Return the market that has a price of each card that is tried; refuse a price of one card beside several."""
+    cards = cards_asked([("hardware.gpu", asked.wish.cards)] if asked.wish.cards else list(asked.wish.axes.items()))
+    price_of_one(document, cards)
+    return common_market(cards)
+
+
+def _searched(
+    document: Document, asked: PlanRequest, tools: Tools, how: tuple[int, bool, bool], spread: Spread
+) -> Plan:
+    began, (k, cuts, robust) = time.monotonic(), how
     given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
-    findings = run_blocks(given, space, spread or Spread())
+    findings = run_blocks(given, space, spread)
     if len(findings.top["value"]) and np.isinf(findings.top["value"]).all():
         raise unknown_objective(asked.objective)
     in_proportion = OBJECTIVES[asked.objective] != "memory"
     top, robustness = winners(document, space, tools, findings.top, in_proportion=in_proportion, robust=robust, top=k)
     answer = _answered(document, space, given.goal, findings, top)
+    front, first = priced_front(document, tools, answer.front), top[0].price if top else None
+    answer = replace(answer, top=_marked(answer.top, first), front=_marked(front, first))
     return replace(answer, robustness=robustness, seconds=time.monotonic() - began)
+
+
+def _marked(layouts: Iterable[Planned], first: Quote | None) -> tuple[Planned, ...]:
+    """Return layouts, with whether the price of each is of the market of the first."""
+    return tuple(replace(one, comparable=of_one_market(first, one.price)) for one in layouts)
 
 
 def part_asked(
@@ -68,9 +98,10 @@ def part_asked(
     SpecError
         As `plan_asked`.
     """
-    given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
-    findings = run_blocks(given, space, spread)
-    return findings.considered, layouts_of(space)
+    with of_market(_market(document, asked)):
+        given, space = _prepared(document, asked, tools, k=max(k, CANDIDATES) if robust else k, cuts=cuts)
+        findings = run_blocks(given, space, spread)
+        return findings.considered, layouts_of(space)
 
 
 def _prepared(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.money import quote_of
 from roofsim.evaluate import evaluate
 from roofsim.records import replace
 from roofsim.search.planning.answer import Planned
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from roofsim.search.planning.blocks import Tools
     from roofsim.search.planning.space import PlanSpace
+    from roofsim.spec.hardware.price import Quote
     from roofsim.spec.reading.source import Document
+    from roofsim.spec.resolve import Resolved
 
 #: Members of a front that are shown with all their figures.
 MOST_FRONT: Final = 24
@@ -87,7 +90,25 @@ def _planned(plain: Planned, own: Rival, best: Rival) -> Planned:
         why="" if own is best else why(parts, parts_of(first.time, first.waits), step, least),
         ratio=None if own is best else ratio_to(own, best),
         notes=tuple(result.warnings) if result.memory.off_device else (),
+        price=_price(own.evaluation.resolved),
     )
+
+
+def _price(resolved: Resolved) -> Quote | None:
+    return quote_of(resolved.gpu, resolved.system, resolved.gpus)
+
+
+def priced_front(document: Document, tools: Tools, front: Sequence[Planned]) -> list[Planned]:
+    """Return members of a front with the prices of their cards; each card and number of them is looked at once."""
+    known: dict[tuple[str, int], tuple[str, Quote | None]] = {}
+    for one in front:
+        if (one.gpu, one.gpus) not in known:
+            resolved = tools.resolve(with_changes(document, one.changes))
+            known[one.gpu, one.gpus] = resolved.gpu.name, _price(resolved)
+    return [
+        replace(one, price=known[one.gpu, one.gpus][1], gpu=known[one.gpu, one.gpus][0] if one.gpu else "")
+        for one in front
+    ]
 
 
 def plain_layout(document: Document, space: PlanSpace, columns: dict[str, NDArray[Any]], at: int) -> Planned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.used_prices import UsedPrice, used_prices
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from roofsim.serve.sizing import Sizing
     from roofsim.serve.target import LatencyTarget
+    from roofsim.spec.hardware.price import Quote
 
 #: What is least of the best: dollars of the servers that a rate needs, dollars of tokens, or, without a price, GPUs.
 BILL, TOKENS, GPUS = "usd_per_month", "usd_per_million_output_tokens", "gpus"
@@ -50,6 +52,8 @@ class ServerChoice:
         Whether the model cannot tell it from the best.
     why
         How it differs from the best, in words.
+    price, comparable
+        The price of an hour of a card, None where none is known; whether it is of the market of the best's.
     """
 
     id: int
@@ -71,6 +75,8 @@ class ServerChoice:
     values: tuple[float | None, float | None]
     undecided: bool = False
     why: str = ""
+    price: Quote | None = None
+    comparable: bool = True
 
     @property
     def usd_per_million(self) -> float | None:
@@ -92,6 +98,8 @@ class ServerChoice:
             "usd_per_million_tokens": self.usd_per_million,
             "usd_per_hour": self.hourly,
             "usd_per_month": self.monthly,
+            "price": None if self.price is None else self.price.words(),
+            "price_comparable": self.comparable,
             "value": self.value,
             "value_range": list(self.values),
             "replicas": self.replicas,
@@ -147,6 +155,11 @@ class ServerChoices(Printed):
     assumed: tuple[str, ...] = ()
 
     @property
+    def prices(self) -> tuple[UsedPrice, ...]:
+        """The prices of an hour that costs rest on, that of the best first."""
+        return used_prices((one.gpu, one.price) for one in self.top)
+
+    @property
     def best(self) -> ServerChoice | None:
         """The best server; None where none keeps the bounds."""
         return self.top[0] if self.top else None
@@ -177,6 +190,7 @@ class ServerChoices(Printed):
             "seconds": self.seconds,
             "lower_bound": self.lower_bound,
             "assumed": list(self.assumed),
+            "prices": [one.to_dict() for one in self.prices],
             "top": [one.to_dict() for one in self.top],
             "front": [],
             "robustness": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from roofsim.analyze.used_prices import of_one_market
 from roofsim.records import replace
 from roofsim.search.serving.answer import GPUS
 from roofsim.serve.ranges import spread_apart
@@ -32,7 +33,9 @@ def compared(choices: Sequence[ServerChoice], resolved: Sequence[Resolved], obje
     told = [best]
     for one, own in zip(choices[1:], resolved[1:], strict=True):
         undecided = not _same(best, one) and not _decided(best, one, first, own)
-        told.append(replace(one, undecided=undecided, why=_why(best, one, objective, undecided=undecided)))
+        why = _why(best, one, objective, undecided=undecided)
+        comparable = of_one_market(best.price, one.price)
+        told.append(replace(one, undecided=undecided, why=why, comparable=comparable))
     return told
 
 

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from roofsim.analyze.money import HOURS_PER_MONTH, MILLION, SECONDS_PER_HOUR, quote_of
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, field, replace
-from roofsim.search.axes import read_axes
+from roofsim.search.axes import cards_of, read_axes
 from roofsim.search.resolving import Shared
 from roofsim.search.serving.answer import BILL, GPUS, TOKENS, ServerChoice, ServerChoices
+from roofsim.search.serving.documents import value_at, with_server, without_load
 from roofsim.search.serving.rivals import compared
 from roofsim.serve.ranges import token_range
 from roofsim.serve.served import missing
 from roofsim.serve.sized import sized_of, states_gpus, unit_of
 from roofsim.serve.sizing import RateSearch, sizing_of
 from roofsim.spec import catalog
+from roofsim.spec.markets import common_market
 from roofsim.spec.naming import is_path
+from roofsim.spec.own_prices import price_of_one
+from roofsim.spec.prices import of_market
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
@@ -123,14 +127,14 @@ class ServerSearch:
         if unit.load.in_step > 1.0 and bare is not document:  # replicas that share experts are no copies of one
             return unit_of(document, self.resolve, self.target)
         if bare is not document:  # what is wrong with the numbers themselves
-            self.resolve(with_override(_without_load(document), "workload.phase", "generate", "serve"))
+            self.resolve(with_override(without_load(document), "workload.phase", "generate", "serve"))
         return unit, self.rate
 
     def _stated(self, document: Document, unit: Server) -> float:
         """Return how many units the scenario states; 0: as many as it takes."""
         if not states_gpus(document):
             return 0.0
-        gpus, data = (_at(document, path) for path in _COPIES)
+        gpus, data = (value_at(document, path) for path in _COPIES)
         return float(gpus) / unit.plan.gpus if gpus is not None else float(data) / unit.plan.replicas
 
     def _objective(self, candidates: Sequence[_Candidate]) -> str:
@@ -220,15 +224,23 @@ def search_servers(
         When the scenario is wrong, whatever its axes, or an axis is.
     """
     began = time.monotonic()
-    grid, shared = read_axes(axes), Shared()
+    grid = read_axes(axes)
     _check_names(grid)
-    search = ServerSearch(document, grid, target, partial(resolve, shared=shared), k, cuts)
+    price_of_one(document, cards_of(grid.axes))
+    search = ServerSearch(document, grid, target, partial(resolve, shared=Shared()), k, cuts)
+    with of_market(common_market(cards_of(grid.axes))):
+        return replace(_searched(search, progress), seconds=time.monotonic() - began)
+
+
+def _searched(search: ServerSearch, progress: Callable[[Sequence[Any]], Iterable[Any]]) -> ServerChoices:
+    """Return what a search finds; its time is not counted."""
+    document, grid, k = search.document, search.grid, search.k
     candidates = search.candidates(progress)
     kept: list[tuple[float, _Candidate, Sizing]] = []
     cut, least_cut = 0, math.inf
     for place, one in enumerate(candidates):
         limit = sorted(value for value, _, _ in kept)[k - 1] if len(kept) >= k else math.inf
-        if cuts and one.bound > limit:
+        if search.cuts and one.bound > limit:
             cut, least_cut = len(candidates) - place, one.bound
             break
         priced = search.priced(one)
@@ -243,7 +255,7 @@ def search_servers(
     least = min([least_cut, *(value for value, _, _ in kept[:1])])
     return ServerChoices(
         scenario=document.data,
-        target=target,
+        target=search.target,
         request_rate=search.rate,
         objective=search.objective,
         axes={".".join(axis.path): list(axis.values) for axis in grid.axes},
@@ -253,7 +265,7 @@ def search_servers(
         priced=len(candidates) - cut,
         cut=cut,
         lower_bound=least if math.isfinite(least) else None,
-        seconds=time.monotonic() - began,
+        seconds=0.0,
         top=tuple(top),
         assumed=candidates[0].unit.plan.assumed if len(candidates) == 1 else (),
     )
@@ -281,7 +293,7 @@ def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
     copies = one.copies or (sized.gpus or plan.gpus) / plan.gpus
     rate = search.rate or sizing.rate * copies
     changes = _changes(search, one, round(copies * plan.gpus))
-    whole, _ = unit_of(_with_changes(one.document, changes), search.resolve, search.target)
+    whole, _ = unit_of(with_server(one.document, changes), search.resolve, search.target)
     steady = whole.with_rate(rate).steady()
     assert steady is not None
     hourly = _hourly(unit, copies * plan.gpus)
@@ -308,6 +320,7 @@ def _choice(search: ServerSearch, one: _Candidate) -> ServerChoice:
         monthly=None if hourly is None else hourly * HOURS_PER_MONTH,
         value=own if math.isfinite(own) else None,
         values=(ends[0], ends[1]),
+        price=quote_of(plan.resolved.gpu, plan.resolved.system, copies * plan.gpus),
     )
 
 
@@ -330,7 +343,7 @@ def _changes(search: ServerSearch, one: _Candidate, gpus: int) -> dict[str, dict
     """Return what makes the scenario this server, by section."""
     changes: dict[str, dict[str, Any]] = {"parallel": {}, "workload": {}, "hardware": {}}
     for axis in search.grid.axes:
-        value = _at(one.document, axis.path)
+        value = value_at(one.document, axis.path)
         at: dict[str, Any] = changes
         for part in axis.path[:-1]:
             at = at.setdefault(part, {})
@@ -345,33 +358,10 @@ def _changes(search: ServerSearch, one: _Candidate, gpus: int) -> dict[str, dict
     else:
         apart = one.unit.plan.serving.disaggregated
         copies = round(gpus / one.unit.plan.gpus)
-        given = dict(_at(one.document, ("workload", "serving", "disaggregated")) or {})
+        given = dict(value_at(one.document, ("workload", "serving", "disaggregated")) or {})
         numbers = {name: copies * getattr(apart, name) for name in ("prefill_workers", "decode_workers")}
         changes["workload"].setdefault("serving", {})["disaggregated"] = given | numbers
     return changes
-
-
-def _with_changes(document: Document, changes: Mapping[str, Mapping[str, Any]]) -> Document:
-    """Return a scenario with the keys of a server."""
-    for section, keys in changes.items():
-        for key, value in keys.items():
-            whole = {**(_at(document, (section, key)) or {}), **value} if key == "serving" else value
-            document = with_override(document, f"{section}.{key}", whole, "serve")
-    return document
-
-
-def _without_load(document: Document) -> Document:
-    for key in ("request_rate", "concurrency", "serving"):
-        if document.states("workload", key):
-            document = with_override(document, f"workload.{key}", None, "serve")
-    return document
-
-
-def _at(document: Document, path: Sequence[str]) -> Any:
-    at: Any = document.data
-    for part in path:
-        at = at.get(part) if isinstance(at, dict) else None
-    return at
 
 
 def _hourly(unit: Server, gpus: float, *, least: bool = False) -> float | None:

@@ -130,6 +130,14 @@ def with_hardware_number(document: Document, path: str, value: Any, place: Place
     return replace(changed, places={**changed.places, **places, ("hardware", "override", path): place})
 
 
+def without_numbers(document: Document, paths: Iterable[str]) -> Document:
+    """Return a scenario that no longer changes some numbers of its hardware."""
+    whole = {key: item for key, item in earlier_override(document).items() if key not in set(paths)}
+    places = {key: at for key, at in document.places.items() if key[:2] == ("hardware", "override")}
+    changed = document.with_value(("hardware", "override"), whole, document.place(("hardware", "override")))
+    return replace(changed, places={**changed.places, **places})
+
+
 def _of_another_card(document: Document, gpu: str) -> bool:
     """Tell whether the scenario's own file names a system that comes with another card: the list replaces the machine."""
     hardware = document.data.get("hardware") if isinstance(document.data, dict) else None
