@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR
 from roofsim.analyze.printed import Printed
+from roofsim.api import resolve_document
 from roofsim.decide.affordable import HOURS, Purse, affordable, as_rented, none_runs, priced_rows, some, within_reach
 from roofsim.decide.assumptions import assumption, read_number
 from roofsim.decide.cards import left_out, of_any_card, stated_of

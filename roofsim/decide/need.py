@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
-from roofsim.analyze.used_prices import UsedPrice, of_one_market, quote_in, used_prices
+from roofsim.analyze.used_prices import UsedPrice, quote_in, used_prices
 from roofsim.api import answer, resolve_document
-from roofsim.compare.rows import rate_of, unit_of
-from roofsim.decide.cards import on_every_card
+from roofsim.compare.rows import unit_of
+from roofsim.decide.card_reach import CardReach, cards_that_reach, verdict_of
 from roofsim.decide.changes import read_changes, with_changes
 from roofsim.decide.market import market_of
 from roofsim.decide.mixes import PricedMix, cheapest_mix, least_mix
@@ -18,7 +18,7 @@ from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from roofsim.decide.target import Target, read_target
 from roofsim.errors import NoDataError, Problem, SpecError
 from roofsim.evaluate import evaluate
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, replace
 from roofsim.spec.scenario.document import load_scenario, with_override
 from roofsim.spec.settle.held import LEAST
 
@@ -39,53 +39,6 @@ SCHEMA: Final = "roofsim/need/1"
 MULTIPLES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 #: A figure that is a whole number of stacks but for rounding takes no stack more.
 _ROUNDING: Final = 1e-9
-REACHES, UNDECIDED, MISSES = "reaches", "undecided", "misses"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CardReach:
-    """What a card of the catalog makes of a target, in the scenario's number.
-
-    Attributes
-    ----------
-    allowed
-        Seconds that its step may take; with a target of cost that depends on its price.
-    verdict
-        ``reaches`` or ``misses`` where the whole 80 % interval of the step does, else ``undecided``.
-    quote, comparable
-        The price of an hour of one card; whether it is of the market of the scenario's own, or of the first card's without one.
-    """
-
-    gpu: str
-    step_time: float
-    interval: tuple[float, float] | None
-    allowed: float
-    fits: bool
-    usd_per_hour: float | None
-    price: str | None
-    quote: Quote | None = field(default=None, repr=False)
-    comparable: bool = True
-
-    @property
-    def verdict(self) -> str:
-        """Whether its step is short enough, as far as the interval tells."""
-        return _verdict(self.step_time, self.interval, self.allowed)
-
-    @property
-    def reached(self) -> bool:
-        """Whether the predicted step is short enough, and it fits."""
-        return self.fits and self.step_time <= self.allowed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        own = {key: value for key, value in self.__dict__.items() if key not in ("quote", "comparable")}
-        own["interval"] = None if self.interval is None else list(self.interval)
-        return own | {"reached": self.reached, "verdict": self.verdict, "price_comparable": self.comparable}
-
-
-def _verdict(step: float, interval: tuple[float, float] | None, allowed: float) -> str:
-    low, high = (step, step) if interval is None else interval
-    return REACHES if high <= allowed else MISSES if low > allowed else UNDECIDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +119,7 @@ class Need(Printed):
     @property
     def verdict(self) -> str:
         """Whether the step as it is is short enough, as far as its interval tells: as that of a `CardReach`."""
-        return _verdict(float(self.now.step_time), self.interval, self.allowed)
+        return verdict_of(float(self.now.step_time), self.interval, self.allowed)
 
     @property
     def fits(self) -> bool:
@@ -263,7 +216,7 @@ def need_document(document: Document, target: Target) -> Need:
     evaluation = evaluate(resolve_document(document))
     now = answer(evaluation)
     allowed = target.step_time(now)
-    cards, tried = _cards(document, evaluation, now, target)
+    cards, tried = cards_that_reach(document, evaluation, now, target)
     met = float(now.step_time) <= allowed
     market = market_of(evaluation.resolved.precision.math)
     return Need(
@@ -382,34 +335,3 @@ def ways_to_spread(now: Result, multiple: int) -> Iterator[dict[str, Any]]:
     kept = {"workload.global_batch_size": workload["global_batch_size"]} if workload["phase"] == "train" else {}
     yield whole | kept
     yield whole | kept | {"parallel.tensor": parallel["tensor"] * multiple}
-
-
-def _cards(
-    document: Document, evaluation: Evaluation, now: Result, target: Target
-) -> tuple[tuple[CardReach, ...], int]:
-    """Return the cards of the catalog that reach a target, in the scenario's number, and how many of them run it."""
-    work = (rate_of(now) or 0.0) * float(now.step_time)
-    rows = on_every_card(document, ("step_time", "step_time_interval", "memory.fits", "cost"), evaluation.resolved)
-    gpus = now.scenario["hardware"]["gpus"]
-    cards = [card for row in rows if (card := _card(row, work, target, gpus)) is not None and card.reached]
-    ordered = sorted(cards, key=lambda card: (card.usd_per_hour is None, card.usd_per_hour or 0.0, card.step_time))
-    first = quote_in(now.cost, gpus) or next((card.quote for card in ordered), None)
-    marked = (replace(card, comparable=of_one_market(first, card.quote)) for card in ordered)
-    return tuple(marked), len(rows)
-
-
-def _card(row: dict[str, Any], work: float, target: Target, gpus: int) -> CardReach | None:
-    hourly, ends = row.get("cost.usd_per_hour"), row.get("step_time_interval")
-    allowed = target.allowed(work, hourly)
-    if allowed is None:
-        return None
-    return CardReach(
-        gpu=row["hardware.gpu"],
-        step_time=float(row["step_time"]),
-        interval=None if ends is None else (float(ends[0]), float(ends[1])),
-        allowed=allowed,
-        fits=bool(row["memory.fits"]),
-        usd_per_hour=None if hourly is None else float(hourly),
-        price=row.get("cost.price"),
-        quote=quote_in({key.removeprefix("cost."): value for key, value in row.items()}, gpus),
-    )

@@ -14,7 +14,8 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from roofsim.decide.need import CardReach, Need
+    from roofsim.decide.card_reach import CardReach
+    from roofsim.decide.need import Need
     from roofsim.decide.resources import Needed
 
 #: Cards that are printed.
