@@ -91,7 +91,7 @@ VERBS: Final = {
         "roofsim.cli.owning:rent_or_buy",
         "Say whether to rent or to buy GPUs for a scenario: what an hour of either costs, and where both cost the same.",
         (
-            "roofsim rent-or-buy llama3-8b --gpu h100 --gpus 8 --seq-len 8k --utilisation 60% --years 3",
+            "roofsim rent-or-buy llama3-8b --gpu h100 --gpus 8 --sharding full --seq-len 8k --utilisation 60% --years 3",
             "roofsim rent-or-buy llama3-8b --gpu a100 --phase decode --purchase 20k --rent 1.50 --against h100",
             "roofsim rent-or-buy resnet50 --gpu rtx4090 --batch 64 --power-price 0.30 --hosting 0 --years 2",
         ),
@@ -100,7 +100,7 @@ VERBS: Final = {
         "roofsim.cli.power:power",
         "Say what power limits cost and save: speed and work per joule, and the limit that does the most.",
         (
-            "roofsim power llama3-8b --gpu h100 --gpus 8 --seq-len 8k",
+            "roofsim power llama3-8b --gpu h100 --gpus 8 --sharding full --seq-len 8k",
             "roofsim power resnet50 --gpu a100 --batch 256 --limits 250W,300W,400W --plot power.png",
             "roofsim power llama3-8b --gpu rtx4090 --phase decode --engine vllm --precision fp8 --json",
         ),

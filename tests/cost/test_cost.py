@@ -29,6 +29,7 @@ WINDOWLESS = {
     "generation": "flash1",
     "architectures": ["ampere-ga100"],
     "longest": 384,
+    "windows": [],
     "head_sizes": [64],
     "packs": True,
 }

@@ -87,6 +87,12 @@ def test_a_part_that_a_command_sets_leaves_the_others():
     assert facts["overlap"] == own.model_dump() | {"data": False}
 
 
+def test_an_empty_fact_has_its_defaults():
+    own = catalog_engine("megatron-core")
+    engine = engine_with({"overlap": {}}, engine="megatron-core")
+    assert engine.communication.overlap == type(own.communication.overlap)() != own.communication.overlap
+
+
 def test_a_table_is_stated_as_a_whole():
     own = catalog_engine("megatron-core").attention.generation_on
     engine = engine_with({"attention_generation_on": {"hopper": "flash2"}}, engine="megatron-core")
@@ -114,7 +120,6 @@ def test_what_was_resolved_is_written_flat_and_runs_again():
         ({"matmul": 3}, r"matmul is a group of engine facts; expected a mapping. State facts of it: matmul: {accumulation: ...}"),
         ({"fusion": {"cross_entropy": "fusd"}}, r"engine_facts.fusion.cross_entropy: expected one of .* got 'fusd'. Did you mean"),
         ({"cross_entropy": "fusd"}, r"engine_facts.cross_entropy: expected one of .* got 'fusd'. Did you mean 'fused'"),
-        ({"overlap": {}}, "overlap: an empty mapping changes nothing"),
         ({"overlap": {"tensor": True}, "overlap.tensor": False}, "'overlap.tensor' is stated twice"),
         ({"overlap.tensr": True}, r"engine_facts.overlap.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
         ({"sources": {}}, "unknown engine fact 'sources'"),

@@ -172,9 +172,9 @@ def test_engines_expand_what_cards_cannot_multiply():
         ("exllamav2", "exl3-4.0bpw", "exllamav3"),
         ("llama.cpp", "exl2-4.0bpw", "exllamav2"),
         ("tensorrt-llm", "exl2-4.0bpw", "exllamav2"),
-        ("fastertransformer", "q4_k_m", "llama.cpp, sglang, vllm"),
-        ("autoawq", "q4_k_m", "llama.cpp, sglang, vllm"),
-        ("huggingface", "q4_k_m", "llama.cpp, sglang, vllm"),
+        ("fastertransformer", "q4_k_m", "ktransformers, llama.cpp, sglang, vllm"),
+        ("autoawq", "q4_k_m", "ktransformers, llama.cpp, sglang, vllm"),
+        ("huggingface", "q4_k_m", "ktransformers, llama.cpp, sglang, vllm"),
         ("exllama-v1", {"compute": "fp16", "parameters": "nf4"}, "huggingface, sglang, tgi, vllm"),
     ],
 )

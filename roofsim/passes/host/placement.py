@@ -8,7 +8,6 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import where
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.host.attend_on_host import AttendOnHost
-from roofsim.passes.host.experts_on_host import OffloadExperts
 from roofsim.passes.host.offload import OffloadActivations, OffloadCache, OffloadParameters
 from roofsim.passes.host.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer.step import AddOptimizerStep
@@ -68,6 +67,8 @@ def streamed(
     share = offload.share if offload.layers is None else offload.layers / depth
     first = leading and offload.layers is not None
     if offload.experts_at != "none":
+        from roofsim.passes.host.experts_on_host import OffloadExperts
+
         experts = OffloadExperts(place=offload.experts_at, share=share, leading=first, computed=computed)
         result = [*result, experts]
     if offload.parameters_at != "none":

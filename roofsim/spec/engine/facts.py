@@ -111,10 +111,10 @@ class Stated:
         Raises
         ------
         SpecError
-            For a fact that there is not, for one that is stated twice, and for a group or a fact with parts that states none.
+            For a fact that there is not, for one that is stated twice, and for a group without facts.
         """
         for key, value in facts.items():
-            if key in groups(schema) or has_parts(schema, (str(key),)):
+            if key in groups(schema):
                 refuse_empty(value, place((key,)), ".".join(filter(None, (path, str(key)))))
         changed, seen = self, dict[Path_, str]()
         for keys, value in leaves(schema, facts):
@@ -187,7 +187,7 @@ def leaves(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[tuple[Path
 
 
 def _parts(schema: type[BaseModel], keys: Path_, value: Any) -> list[tuple[Path_, Any]]:
-    """Return keys and value of each part of a fact; of one without parts its own."""
+    """Return keys and value of each part of a fact; its own of one without parts, and of ``{}``: all parts as by default."""
     if not has_parts(schema, keys) or not isinstance(value, Mapping) or not value:
         return [(keys, value)]
     return [part for key, one in value.items() for part in _parts(schema, (*keys, str(key)), one)]
