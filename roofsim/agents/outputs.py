@@ -177,7 +177,7 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "replicas": (_NUMBER, "Replicas of the best."),
         "prices": (
             ("array",),
-            "Prices used.",
+            "Prices of an hour that costs rest on.",
         ),
     },
     "explain": {
@@ -209,10 +209,10 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "verdict": (_TEXT, "faster, slower or about_equal, by the interval."),
         "cost_ratio": (_NUMBER, "Cost of the same work, after over before."),
         "price_of_card_unchanged": (_YES_NO, "Whether a changed card is priced as the catalog's."),
-        "price_comparable": (_YES_NO, "Of one market?"),
+        "price_comparable": (_YES_NO, "Whether its price is of the market of before."),
         "prices": (
             ("array",),
-            "Prices used.",
+            "Prices of an hour that costs rest on.",
         ),
         "others": (("array",), "The other what-ifs, each with these parts."),
     },
@@ -220,11 +220,11 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "target": (("object",), "What was asked for, and the seconds that a step may take for it."),
         "met": (
             ("boolean",),
-            "Short enough; see `reached`.",
+            "Whether the predicted step is short enough; it may not fit.",
         ),
         "fits": (("boolean",), "Whether it fits."),
         "reached": (("boolean",), "`met` and `fits`."),
-        "verdict": (("string",), "By the 80 % interval."),
+        "verdict": (("string",), "reaches, undecided or misses, by the 80 % interval of the step."),
         "now": (("object",), "The result as it is, as `run` returns it."),
         "resources": (("object",), "Resource -> factor and figure that reach the target alone, in SI units."),
         "mix": (_PART, "Factors that reach it together with the least growth; null where none do."),
@@ -233,10 +233,10 @@ _OWN: Final[dict[str, dict[str, tuple[tuple[str, ...], str]]]] = {
         "gpus": (_PART, "What more GPUs do."),
         "cards": (("array",), "Cards that reach it, the cheapest hour first."),
         "cards_tried": (("integer",), "Cards that were predicted."),
-        "price_held": (("boolean",), "Held?"),
+        "price_held": (("boolean",), "Whether the price is held while a resource grows."),
         "prices": (
             ("array",),
-            "Prices used.",
+            "Prices of an hour that costs rest on.",
         ),
         "rule_of_thumb": (_PART, "The practitioners' formula beside it."),
     },
