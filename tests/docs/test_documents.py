@@ -19,7 +19,12 @@ def scratch(monkeypatch):
 
 
 #: Documents whose examples search and read profiles for most of a minute.
-LONG = ("docs/how-to/advise.md", "docs/how-to/check.md", "docs/practitioners.md", "docs/tutorials/from-one-a100-to-1024.md")
+LONG = (
+    "docs/how-to/advise.md",
+    "docs/how-to/check.md",
+    "docs/practitioners.md",
+    "docs/tutorials/from-one-a100-to-1024.md",
+)
 EXAMPLES = [
     pytest.param(path, id=name, marks=pytest.mark.slow if name in LONG else ())
     for path in documents.documents()
