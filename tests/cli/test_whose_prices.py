@@ -10,8 +10,11 @@ import pytest
 
 import roofsim
 from roofsim.errors import SpecError
+from roofsim.plans import planning_tools
+from roofsim.search.planning.asked import PlanRequest
 from roofsim.search.planning.blocks import SearchInput
 from roofsim.spec.prices import forced, in_force, of_market, put_first
+from roofsim.spec.scenario.document import load_scenario
 
 RESNET = ("resnet50", "--batch", "64")
 SERVED = ("llama3-8b", "--engine", "vllm", "--prompt-length", "1k", "--output-length", "256", "--request-rate", "100")
@@ -183,7 +186,9 @@ def test_workers_and_kept_searches_see_the_prices_of_whoever_asks():
     own = {"h100-sxm5-80gb": ({"usd": 2.0, "per": "hour", "kind": "own"},)}
     with put_first(own), of_market(RUNPOD):
         force = in_force()
-        given = SearchInput(document=None, asked=None, tools=None, k=1, cuts=True)  # type: ignore[arg-type]
+        asked = PlanRequest.of(8, "h100", "cost", (), {}, ())
+        document = load_scenario({"model": "llama3-8b"}, {})
+        given = SearchInput(document=document, asked=asked, tools=planning_tools(), k=1, cuts=True)
     assert given.prices == force != in_force()
     with forced(force):
         assert roofsim.run("resnet18", gpu="h100", batch=4).cost["price"] == "your own price"
