@@ -33,6 +33,8 @@ class Advice:
         More speed as a share (0.34: 34 % faster), and its 80 % interval.
     usd
         Dollars per hour more (negative: less) of all GPUs; None where a price is not known.
+    usd_per_hour_now
+        Dollars per hour of all GPUs now, where that price is found: at a seller of both cards, if there is one.
     cost_ratio
         Dollars per unit of work over those before; None where a price is missing.
     price, comparable
@@ -53,6 +55,7 @@ class Advice:
     gain: float
     interval: tuple[float, float] | None = None
     usd: float | None = None
+    usd_per_hour_now: float | None = None
     cost_ratio: float | None = None
     price: str | None = None
     comparable: bool = True

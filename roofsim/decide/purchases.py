@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.limit_words import BOUND_WORDS
+from roofsim.analyze.used_prices import quote_in
 from roofsim.decide.advice import LEAST, Advice, advice_of, command_of
 from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of, mixed
 from roofsim.decide.need import ways_to_spread
 from roofsim.decide.prices import IDLE, doubled
+from roofsim.decide.side_by_side import Prices, SideBySide, priced
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
@@ -48,17 +50,19 @@ class Purchases:
 
 @dataclass
 class _Cards:
-    """Cards of the catalog that run every job, and what they make of the mix."""
+    """Cards of the catalog that run every job: how many times as fast they are, and their prices beside that of the card now."""
 
     ratio: dict[str, float] = field(default_factory=dict)
-    hourly: dict[str, float | None] = field(default_factory=dict)
-    price: dict[str, str | None] = field(default_factory=dict)
-    market: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    prices: dict[str, SideBySide] = field(default_factory=dict)
 
-    def cost(self, name: str, now: float | None) -> float | None:
-        """Return dollars for the same work over those now."""
-        hourly = self.hourly[name]
-        return None if hourly is None or not now else hourly / now / self.ratio[name]
+    def dearer(self, name: str) -> float:
+        """Return dollars of an hour over those now; 0 where a price is not known."""
+        return self.prices[name].ratio or 0.0
+
+    def cost(self, name: str) -> float | None:
+        """Return dollars for the same work over those now; None where a price is not known."""
+        ratio = self.prices[name].ratio
+        return None if ratio is None else ratio / self.ratio[name]
 
 
 def purchases(jobs: Sequence[Job], elasticity: dict[str, float]) -> Purchases:
@@ -78,23 +82,16 @@ def _cards(jobs: Sequence[Job]) -> _Cards:
         asking, figures = job.asking, ("step_time", "throughput", "memory.fits", "cost")
         rows = on_every_card(asking.document, figures, asking.evaluation.resolved)
         tables.append({row["hardware.gpu"]: row for row in rows if row["memory.fits"]})
-    cards = _Cards()
-    for name in tables[0]:
+    cards, first = _Cards(), jobs[0].asking
+    prices, gpus = Prices(first.document), first.before.scenario["hardware"]["gpus"]
+    for name, row in tables[0].items():
         if all(name in table for table in tables):
             steps = [float(table[name]["step_time"]) for table in tables]
             before = [float(job.asking.before.step_time) for job in jobs]
             cards.ratio[name] = mixed(jobs, [old / new for old, new in zip(before, steps, strict=True)])
-            cards.hourly[name] = tables[0][name].get("cost.usd_per_hour")
-            cards.price[name] = tables[0][name].get("cost.price")
-            cards.market[name] = _market(
-                {key.removeprefix("cost."): value for key, value in tables[0][name].items()}.get
-            )
+            shown = quote_in({key.removeprefix("cost."): value for key, value in row.items()}, gpus)
+            cards.prices[name] = prices.beside(name, shown)
     return cards
-
-
-def _market(cost: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return what prices share that can be compared."""
-    return tuple(cost(key) for key in ("price_kind", "price_seller", "price_region"))
 
 
 def _amounts(jobs: Sequence[Job]) -> dict[str, Callable[[Gpu], float]]:
@@ -120,12 +117,11 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
         more[resource] = {
             name: amount(gpu) / have for name, gpu in gpus.items() if have and amount(gpu) >= _MORE * have
         }
-    now = jobs[0].asking.before.cost["usd_per_hour"]
-    poor = {} if lacking or now is None else _dear(cards, more, float(now))
+    poor = {} if lacking else _dear(cards, more)
     faster = [name for name in gpus if name not in poor and (lacking or cards.ratio[name] >= 1.0 + LEAST)]
     if not lacking:
         del more["memory_capacity"]
-    reasons = _reasons(jobs, cards, faster, more, "cards that hold it" if lacking else "faster cards")
+    reasons = _reasons(cards, faster, more, "cards that hold it" if lacking else "faster cards")
     worth = [one for name, why in reasons.items() if (one := _card(jobs, cards, name, _joined(why))) is not None]
     if lacking:
         worth = [replace(one, decided=True) for one in worth]
@@ -133,33 +129,31 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
     return worth, [replace(one, measure=None, measure_command=None) for one in dearer if one is not None]
 
 
-def _dear(cards: _Cards, more: Mapping[str, Mapping[str, float]], now: float) -> dict[str, list[str]]:
+def _dear(cards: _Cards, more: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
     """Return the cheapest cards with more of a resource that cost more than now and gain next to nothing: card -> resources."""
     poor: dict[str, list[str]] = {}
     for resource, having in more.items():
-        dear = {name: cards.hourly[name] or 0.0 for name in having if (cards.hourly[name] or 0.0) > now}
+        dear = {name: ratio for name in having if (ratio := cards.dearer(name)) > 1.0}
         for name in _least({name: price for name, price in dear.items() if cards.ratio[name] < 1.0 + IDLE}):
             poor.setdefault(name, []).append(resource)
     return poor
 
 
 def _reasons(
-    jobs: Sequence[Job], cards: _Cards, faster: Sequence[str], more: Mapping[str, Mapping[str, float]], which: str
+    cards: _Cards, faster: Sequence[str], more: Mapping[str, Mapping[str, float]], which: str
 ) -> dict[str, list[str]]:
     """Return the cards that are proposed, and why: card -> reasons. `which` says what they are among."""
-    before = jobs[0].asking.before.cost
-    here = _market(before.get)
     reasons: dict[str, list[str]] = {}
     for resource, having in more.items():
-        best = {name: (cards.market[name] != here, *_by_price(cards, name)) for name in faster if name in having}
+        best = {name: _by_price(cards, name) for name in faster if name in having}
         for name in _least(best):
             reasons.setdefault(name, []).append(
                 f"{_CHEAPEST}{which} with more {_WORDS[resource]} ({having[name]:.3g}x)"
             )
-    cost = {name: cards.cost(name, before["usd_per_hour"]) or 0.0 for name in faster if cards.hourly[name] is not None}
+    cost = {name: value for name in faster if (value := cards.cost(name)) is not None}
     cheapest, fastest = _least(cost), _least({name: -cards.ratio[name] for name in faster})
-    at_home = _least({name: value for name, value in cost.items() if cards.market[name] == here})
-    said = dict.fromkeys(at_home, f"the least dollars per unit of the {which} at this seller")
+    at_home = _least({name: value for name, value in cost.items() if cards.prices[name].comparable})
+    said = dict.fromkeys(at_home, f"the least dollars per unit of the {which} at one seller")
     said |= dict.fromkeys(cheapest, f"the least dollars per unit of the {which}")
     for name, why in said.items():
         reasons.setdefault(name, []).append(why)
@@ -219,9 +213,10 @@ def _limits_on(job: Job, gpu: str) -> dict[str, float]:
     return {name: float(seconds) / float(step.step) for name, seconds in step.resources.items()}
 
 
-def _by_price(cards: _Cards, name: str) -> tuple[bool, float, float]:
-    hourly = cards.hourly[name]
-    return hourly is None, hourly or 0.0, -cards.ratio[name]
+def _by_price(cards: _Cards, name: str) -> tuple[bool, bool, float, float]:
+    """Return what puts the cheapest first: those with a price that can be compared before others, then the faster."""
+    prices = cards.prices[name]
+    return not prices.comparable, prices.ratio is None, cards.dearer(name), -cards.ratio[name]
 
 
 _WORDS: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s", "memory_capacity": "memory"}
@@ -231,13 +226,9 @@ def _card(jobs: Sequence[Job], cards: _Cards, name: str, why: str) -> Advice | N
     gain = gain_of(jobs, read_changes({"gpu": name}), everywhere=True)
     if gain is None:
         return None
-    before = jobs[0].asking.before.cost
-    now, hourly = before["usd_per_hour"], cards.hourly[name]
-    usd = None if hourly is None or now is None else float(hourly) - float(now)
-    same = usd is None or cards.market[name] == _market(before.get)
-    return advice_of(
-        jobs, gain, kind="card", change=f"gpu={name}", why=why, usd=usd, price=cards.price[name], comparable=same
-    )
+    prices, gpus = cards.prices[name], jobs[0].asking.before.scenario["hardware"]["gpus"]
+    advice = advice_of(jobs, gain, kind="card", change=f"gpu={name}", why=why)
+    return replace(advice, **priced(prices, gpus, gain.ratio))
 
 
 def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[Advice]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.used_prices import quote_in
 from roofsim.analyze.verdicts import missing_there
 from roofsim.api import resolve_document
 from roofsim.decide.advice import Advice, advice_of
 from roofsim.decide.candidates import written
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of
+from roofsim.decide.side_by_side import Prices, priced
 from roofsim.errors import NoDataError, SpecError
 from roofsim.records import dataclass, replace
 from roofsim.units import binary_bytes
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 #: Changes that are proposed on the same hardware, and on other or more.
 _SAME: Final = 3
 _OTHER: Final = 2
+#: Key of a scenario that names the card.
+_CARD: Final = "hardware.gpu"
 #: What is said of remedies by which something else is computed.
 _OTHERWISE: Final = "changes what is computed"
 
@@ -77,11 +81,12 @@ def fitting(jobs: Sequence[Job]) -> Fitting | None:
 
 
 def _proposed(jobs: Sequence[Job], job: Job, remedies: Sequence[Remedy], most: int) -> tuple[Advice, ...]:
-    every = [one for remedy in remedies if (one := _advice(jobs, job, remedy)) is not None]
+    prices = Prices(job.asking.document)
+    every = [one for remedy in remedies if (one := _advice(jobs, job, remedy, prices)) is not None]
     return tuple(every[:most])
 
 
-def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy) -> Advice | None:
+def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy, prices: Prices) -> Advice | None:
     """Return a remedy as advice; None where it is not one that every verb takes, or makes another job impossible."""
     changes = {_key(path): value for path, value in remedy.attempt.changes.items() if value is not None}
     text = ",".join(f"{key}={written(value)}" for key, value in changes.items())
@@ -93,6 +98,7 @@ def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy) -> Advice | None:
         return None
     before, after = job.asking.before.cost["usd_per_hour"], remedy.attempt.usd_per_hour
     usd: Any = None if before is None or after is None else float(after) - float(before)
+    card = None if "hardware.gpus" in changes else changes.get(_key(_CARD))
     otherwise = f"; {_OTHERWISE}" if any(one.computes_otherwise for one in remedy.changes) else ""
     held = f"{binary_bytes(remedy.attempt.memory)} of {binary_bytes(remedy.attempt.capacity)}"
     advice = advice_of(
@@ -105,10 +111,14 @@ def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy) -> Advice | None:
         price=remedy.attempt.price if remedy.hardware else None,
         comparable=not remedy.hardware or remedy.attempt.price == job.asking.before.cost["price"],
     )
+    if card is not None:
+        gpus, outcome = job.asking.before.scenario["hardware"]["gpus"], gain.outcomes[list(jobs).index(job)]
+        shown = None if outcome is None or outcome.result is None else quote_in(outcome.result.cost, gpus)
+        advice = replace(advice, **priced(prices.beside(card, shown), gpus, gain.ratio))
     return replace(advice, decided=True, measure=None, measure_command=None)
 
 
 def _key(path: str) -> str:
-    """Return a path of a scenario as ``--set`` calls it."""
+    """Return a path of a scenario as ``--set``, and other advice, calls it."""
     section, _, key = path.partition(".")
-    return key if section == "workload" else path
+    return key if section == "workload" or path == _CARD else path

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from roofsim.report import words
 from roofsim.report.grid import Column, Grid, number, text
-from roofsim.report.prices import others_said, star
+from roofsim.report.prices import at_one_seller, others_said, star
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,11 +59,16 @@ def print_advice(console: Console, answer: Advised) -> None:
 
 def _prices_line(answer: Advised) -> str:
     """Say whose prices these are, and which are of another market."""
-    own = answer.jobs[0].asking.before.cost["price"]
-    others = [one.price for one in (*answer.buy, *answer.undecided) if one.price is not None and not one.comparable]
+    cost = answer.jobs[0].asking.before.cost
+    own, now = cost["price"], cost["usd_per_hour"]
+    priced = [one for one in (*answer.buy, *answer.undecided) if one.price is not None]
     if own is None:
         return ""
-    return f"Prices now: {own}.{others_said(others)}"
+    at_one = at_one_seller(
+        ((one.change, str(one.price), one.usd_per_hour_now) for one in priced if one.comparable), now
+    )
+    said = ". ".join((f"Prices now: {own}", *at_one))
+    return f"{said}.{others_said(str(one.price) for one in priced if not one.comparable)}"
 
 
 def limits_line(answer: Advised) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.units import dollars
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -29,6 +31,24 @@ def prices_line(used: Sequence[UsedPrice]) -> str:
     alike = len(set(kinds)) == 1
     said = kinds[0] if alike else "; ".join(f"{one.gpu}: {kind}" for one, kind in zip(own, kinds, strict=True))
     return f"Prices of an hour: {said}.{others_said(f'{one.gpu}: {one.quote.words()}' for one in others)}"
+
+
+def at_one_seller(named: Iterable[tuple[str, str, float | None]], now: float | None) -> list[str]:
+    """Say at which price each card is held against that of now, where that is another price of the latter than is shown.
+
+    Parameters
+    ----------
+    named
+        What is changed, whose price it has, and dollars per hour of the hardware of now there.
+    now
+        Dollars per hour of it as shown.
+    """
+    said = {
+        f"{name} and yours: {price}, yours at {dollars(there)} USD/h"
+        for name, price, there in named
+        if there is not None and there != now
+    }
+    return sorted(said)
 
 
 def others_said(others: Iterable[str]) -> str:

@@ -63,9 +63,10 @@ def test_each_gain_is_that_of_its_whatif(scenario, name, request):
     for one in every(request.getfixturevalue(name)):
         outcome = roofsim.whatif(scenario, [one.change]).outcomes[0]
         assert one.gain == pytest.approx(sure(outcome.ratio) - 1.0, abs=1e-6), one.change
-        # A what-if takes the prices of one seller where one has both cards; advice marks those of others.
-        if one.cost_ratio is not None and (one.comparable or not outcome.price_comparable):
+        if one.cost_ratio is not None:
             assert one.cost_ratio == pytest.approx(sure(outcome.cost_ratio), rel=1e-9)
+        if one.price is not None:
+            assert one.comparable == outcome.price_comparable
 
 
 def test_what_is_decided_lies_outside_of_its_interval(decode, images):
@@ -157,7 +158,7 @@ def test_training_is_not_told_to_keep_its_parameters_in_narrower_types(images):
 def test_the_cheapest_real_step_is_named(decode):
     cards = [one for one in decode.buy if one.kind == "card" and one.comparable and one.usd is not None]
     best = min(cards, key=lambda one: sure(one.usd) / one.gain)
-    assert decode.verdict.endswith(f" faster for +{sure(best.usd):.2f} USD/h.")
+    assert decode.verdict.endswith(f" faster for {sure(best.usd):+.2f} USD/h.")
     assert f"Of real cards {best.change.removeprefix('gpu=')} is the cheapest step" in decode.verdict
 
 

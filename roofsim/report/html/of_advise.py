@@ -24,6 +24,7 @@ from roofsim.report.html.marks import intervals
 from roofsim.report.html.of_run import assumptions
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card, cause
+from roofsim.report.prices import at_one_seller, others_said, starred
 
 if TYPE_CHECKING:
     from roofsim.decide.advise import Advised
@@ -134,15 +135,21 @@ def _table(data: Data, name: str) -> CellTable | Prose:
             (
                 one["change"],
                 data.shown(pointer(*at, "gain"), _percent),
-                data.shown(pointer(*at, "usd"), lambda value: f"{value:+.3g}" if value else "0"),
-                data.shown(pointer(*at, "cost_ratio"), lambda value: f"{value:.2f}x"),
+                data.shown(pointer(*at, "usd"), starred(_more_dollars, comparable=one["comparable"])),
+                data.shown(pointer(*at, "cost_ratio"), starred("{:.2f}x".format, comparable=one["comparable"])),
                 f"{one['why']}{'.' if one['why'] and measure else ''}{measure}",
             )
         )
-    marks = sorted({one["price"] for one in every if one["price"] and not one["comparable"]})
-    below = f"Prices of another market, to be compared with care: {'; '.join(marks)}." if marks else ""
+    priced, now = [one for one in every if one["price"]], data.at("/answer/jobs/0/result/cost/usd_per_hour")
+    beside = [(one["change"], one["price"], one["usd_per_hour_now"]) for one in priced if one["comparable"]]
+    others = others_said(one["price"] for one in priced if not one["comparable"])
+    below = " ".join((*(f"{line}." for line in at_one_seller(beside, now)), *([others.strip()] if others else ())))
     heads = ("change", "faster", "USD/h", "cost per unit", "why")
     return CellTable(heads=heads, rows=tuple(rows), numeric=(False, True, True, True, False), below=below)
+
+
+def _more_dollars(value: float) -> str:
+    return f"{value:+.3g}" if value else "0"
 
 
 def _commands(data: Data, name: str) -> Code | None:
