@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import GROUPS, op_table
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.analyze.used_prices import quote_in, used_prices
 from roofsim.api import answer, resolve_document
 from roofsim.compare.rows import unit_of
 from roofsim.decide.gate import BETTER, EXIT_CODES, NO_VERDICT, read_allowed, verdict_of
@@ -14,7 +15,9 @@ from roofsim.decide.whatif import OPS, Asking
 from roofsim.errors import NoDataError, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field
+from roofsim.spec.markets import common_market
 from roofsim.spec.own_prices import price_of_one
+from roofsim.spec.prices import of_market
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.spec.settle.cards import read_cards
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from roofsim.analyze.result import Result
+    from roofsim.analyze.used_prices import UsedPrice
     from roofsim.decide.whatif import ChangedScenario
     from roofsim.evaluate import Evaluation
     from roofsim.spec.reading.source import Document
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
     Reader = Callable[[Any], Document]
 
 SCHEMA: Final = "roofsim/diff/1"
+#: Where a scenario states numbers, and prices, of its own card.
+_OVERRIDE: Final = ("hardware", "override")
 #: What an op has besides seconds.
 _AMOUNTS: Final = ("flops", "bytes", "launches")
 
@@ -55,16 +62,16 @@ class FigureChange:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionDiff:
-    """Two versions of one scenario on one card.
+    """Two versions of one scenario on one card, or each on its own.
 
     Attributes
     ----------
     old, new, gpu
-        What is compared, as it was asked for, and the card: that of the scenario, where none was named.
+        What is compared, as it was asked for, and the card: that of the newer scenario, where none was named.
     verdict
         ``better`` (or no worse than is allowed), ``worse``, ``undecided``, or ``none``, for which `reason` says why.
-    outcome
-        The newer version against the older one, as a what-if has it.
+    before, outcome
+        The older version, and the newer one against it, as a what-if has it.
     step_time, memory, bytes
         Seconds, bytes of the device's memory, bytes that kernels read and write in a step.
     cost
@@ -78,6 +85,7 @@ class VersionDiff:
     gpu: str
     verdict: str
     reason: str | None = None
+    before: Result | None = None
     outcome: ChangedScenario | None = None
     unit: str = ""
     work: FigureChange | None = None
@@ -87,6 +95,26 @@ class VersionDiff:
     cost: FigureChange | None = None
     bytes: FigureChange | None = None
     ops: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def gpu_before(self) -> str:
+        """The card of the older version."""
+        return self.gpu if self.before is None else str(self.before.scenario["hardware"]["gpu"])
+
+    @property
+    def cards(self) -> str:
+        """The card, or both where they differ."""
+        return self.gpu if self.gpu_before == self.gpu else f"{self.gpu_before} -> {self.gpu}"
+
+    @property
+    def prices(self) -> tuple[UsedPrice, ...]:
+        """The prices of an hour that costs rest on, of both cards; those of different markets are marked."""
+        after = None if self.outcome is None else self.outcome.result
+        results = [one for one in (self.before, after) if one is not None]
+        hardware = [one.scenario["hardware"] for one in results]
+        return used_prices(
+            (str(own["gpu"]), quote_in(one.cost, own["gpus"])) for own, one in zip(hardware, results, strict=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -98,8 +126,9 @@ class VersionDiff:
             plain["step_time"] |= {"speed": outcome.ratio, "speed_interval": ends}
         if self.fits is not None and plain["memory"] is not None:
             plain["memory"] |= {"fits_before": self.fits[0], "fits_after": self.fits[1]}
-        head = {"old": self.old, "new": self.new, "gpu": self.gpu, "verdict": self.verdict, "reason": self.reason}
-        return head | {"unit": self.unit} | plain | {"ops": list(self.ops)}
+        head: dict[str, Any] = {"old": self.old, "new": self.new, "gpu": self.gpu, "gpu_before": self.gpu_before}
+        head |= {"verdict": self.verdict, "reason": self.reason, "unit": self.unit}
+        return head | plain | {"prices": [one.to_dict() for one in self.prices], "ops": list(self.ops)}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -155,7 +184,8 @@ class Diff(Printed):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a flat row for each comparison, without its ops."""
         return [
-            flattened({key: value for key, value in one.to_dict().items() if key != "ops"}) for one in self.versions
+            flattened({key: value for key, value in one.to_dict().items() if key not in ("ops", "prices")})
+            for one in self.versions
         ]
 
     def to_markdown(self) -> str:
@@ -244,19 +274,27 @@ def _version(
 ) -> VersionDiff:
     """Compare two versions on a card; where one of them has no answer, say why."""
     names = [_name(one) for one in pair]
-    side = "old"
+    side = 0
     try:
         before = _document(pair[0], card, read, revisions)
-        asking = Asking(before, asked[1])
-        side = "new"
-        evaluation = evaluate(resolve_document(_document(pair[1], card, read, revisions)))
-        result = answer(evaluation)
+        cards = [resolve_document(before).gpu.name]
+        side = 1
+        after = _document(pair[1], card, read, revisions)
+        cards.append(resolve_document(after).gpu.name)
+        if not any(isinstance(given, dict) for given in pair) and _OVERRIDE not in {*before.places, *after.places}:
+            price_of_one(after, cards)  # of an option: neither states it itself
+        with of_market(common_market(cards)):
+            side = 0
+            asking = Asking(before, asked[1])
+            side = 1
+            evaluation = evaluate(resolve_document(after))
+            result = answer(evaluation)
     except (SpecError, NoDataError) as error:
         said = revisions.said(error) if isinstance(error, SpecError) else error
         errors.append(said)
         label = "" if card is None else card.label()
-        place = names[0] if side == "old" else names[1]
-        return VersionDiff(old=names[0], new=names[1], gpu=label, verdict=NO_VERDICT, reason=f"{place}: {said.reason}")
+        reason = f"{names[side]}: {said.reason}"
+        return VersionDiff(old=names[0], new=names[1], gpu=label, verdict=NO_VERDICT, reason=reason)
     units = {unit_of(asking.before), unit_of(result)}
     outcome = asking.compared(evaluation, result, (), names[1])
     gpu = str(result.scenario["hardware"]["gpu"])
@@ -288,6 +326,7 @@ def _compared(
         new=names[1],
         gpu=gpu,
         verdict=verdict_of(outcome, (memory.before, memory.after), fits, allowed),
+        before=before,
         outcome=outcome,
         unit=unit,
         step_time=FigureChange(before=float(before.step_time), after=float(after.step_time)),

@@ -9,6 +9,7 @@ from rich.text import Text
 from roofsim.decide.gate import BETTER, NO_VERDICT, UNDECIDED, WORSE
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
+from roofsim.report.prices import prices_line, starred
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ _SAME: Final = 5e-5
 def print_diff(console: Console, answer: Diff) -> None:
     """Print an answer."""
     for one in answer.versions:
-        console.print(Text(f"{one.old} -> {one.new}{f' on {one.gpu}' if one.gpu else ''}", style="bold"))
+        console.print(Text(f"{one.old} -> {one.new}{f' on {one.cards}' if one.cards else ''}", style="bold"))
         if one.outcome is None:
             console.print(Text(f"no verdict: {one.reason}", style=_STYLES[NO_VERDICT]))
             continue
         console.print(_figures(one))
+        if (line := prices_of(one)) is not None:
+            console.print(Text(line, style="dim"))
         rows = shown_ops(one)
         if rows:
             console.print(_ops(one, rows))
@@ -43,6 +46,11 @@ def print_diff(console: Console, answer: Diff) -> None:
         console.print(Text(f"{name}: new; there is nothing to hold it against.", style="dim"))
     if len(answer.versions) != 1:
         console.print(Text(closing(answer), style="bold"))
+
+
+def prices_of(one: VersionDiff) -> str | None:
+    """Return whose prices the costs of two cards rest on; None where it is one card, or no price is known."""
+    return prices_line(one.prices) or None if one.gpu_before != one.gpu else None
 
 
 def sentence(answer: Diff) -> str:
@@ -75,10 +83,14 @@ def figure_rows(one: VersionDiff) -> list[tuple[str, str, str, str]]:
     rows = [
         _row("step time", one.step_time, words.seconds),
         _row("device memory", one.memory, words.gibibytes),
-        _row(f"USD per million {one.unit}", one.cost, words.dollars),
+        _row(f"USD per million {one.unit}", one.cost, starred(words.dollars, comparable=_comparable(one))),
         _row("bytes moved per step", one.bytes, _bytes),
     ]
     return [row for row in rows if row is not None]
+
+
+def _comparable(one: VersionDiff) -> bool:
+    return all(price.comparable for price in one.prices)
 
 
 def _row(name: str, change: FigureChange | None, shown: Any) -> tuple[str, str, str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.decide.gate import BETTER, NO_VERDICT, UNDECIDED, WORSE
-from roofsim.report.diff import figure_rows, growth, op_cells, shown_ops, signed, speed, verdict_sentence
+from roofsim.report.diff import figure_rows, growth, op_cells, prices_of, shown_ops, signed, speed, verdict_sentence
 
 if TYPE_CHECKING:
     from roofsim.decide.diff import Diff, VersionDiff
@@ -45,16 +45,19 @@ def _line(one: VersionDiff) -> str:
         return f"| {name} | {plain_text(one.gpu)} | {_MARKS[one.verdict]} | {plain_text(one.reason or '')} | | | |"
     cells = [growth(None if change is None else change.ratio) for change in (one.memory, one.cost, one.bytes)]
     fits = " (no longer fits)" if one.fits == (True, False) else ""
-    return f"| {name} | {one.gpu} | {_MARKS[one.verdict]} | {speed(one)} | {cells[0]}{fits} | {cells[1]} | {cells[2]} |"
+    return (
+        f"| {name} | {one.cards} | {_MARKS[one.verdict]} | {speed(one)} | {cells[0]}{fits} | {cells[1]} | {cells[2]} |"
+    )
 
 
 def _details(one: VersionDiff, answer: Diff) -> list[str]:
     if one.outcome is None:
         return []
-    head = f"{_html(one.old)} → {_html(one.new)} on {_html(one.gpu)}"
+    head = f"{_html(one.old)} → {_html(one.new)} on {_html(one.cards)}"
     lines = [f"<details><summary>{head}</summary>", "", plain_text(verdict_sentence(one, answer)), ""]
     lines += ["| | old | new | change |", "|---|---:|---:|---:|"]
     lines += [f"| {' | '.join(row)} |" for row in figure_rows(one)]
+    lines += ["", plain_text(line)] if (line := prices_of(one)) is not None else []
     rows = shown_ops(one)
     if rows:
         lines += ["", "| ops and waits | difference | old | new | bytes |", "|---|---:|---:|---:|---:|"]

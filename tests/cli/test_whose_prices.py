@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 import roofsim
 from roofsim.errors import SpecError
@@ -205,3 +206,32 @@ def test_two_plans_in_one_process_have_prices_of_their_own():
     usual = cost()
     with put_first({"h100-sxm5-80gb": ({"usd": 0.688, "per": "hour", "kind": "own"},)}):
         assert cost() == pytest.approx(0.1 * usual)
+
+
+def test_two_cards_are_named_and_priced_at_one_seller(tmp_path, cli):
+    files = {}
+    for gpu in ("h100", "mi300x"):
+        files[gpu] = tmp_path / f"{gpu}.yaml"
+        document = {"model": "resnet50", "workload": {"batch_size": 8}, "hardware": {"gpu": gpu}}
+        files[gpu].write_text(yaml.safe_dump(document), encoding="utf-8")
+    asked = ("diff", str(files["h100"]), str(files["mi300x"]))
+    said = cli(*asked)
+    assert "on h100-sxm5-80gb -> mi300x" in said
+    assert "Prices of an hour: list price of RunPod" in said
+    (plain,) = json.loads(cli(*asked, "--json"))["comparisons"]
+    assert (plain["gpu_before"], plain["gpu"]) == ("h100-sxm5-80gb", "mi300x")
+    assert [one["price_seller"] for one in plain["prices"]] == ["RunPod"] * 2
+    refused = cli(*asked, "--price", "3", code=2)
+    assert "A price without a name is that of one card: --price h100-sxm5-80gb=3." in refused
+    assert "your own price" in cli(*asked, "--price", "h100=3", "--price", "mi300x=2")
+
+
+def test_each_scenario_may_state_its_own_price(tmp_path, cli):
+    asked = []
+    for gpu in ("h100", "mi300x"):
+        hardware = {"gpu": gpu, "override": {"gpu.price.hourly": "3 USD/h"}}
+        asked.append(tmp_path / f"{gpu}.yaml")
+        document = {"model": "resnet50", "workload": {"batch_size": 8}, "hardware": hardware}
+        asked[-1].write_text(yaml.safe_dump(document), encoding="utf-8")
+    (plain,) = json.loads(cli("diff", *map(str, asked), "--json"))["comparisons"]
+    assert {one["usd_per_hour"] for one in plain["prices"]} == {3.0}
