@@ -99,6 +99,8 @@ class Owning(Printed):
         Until rents of the hours worked, less electricity and hosting, have paid the purchase; None where they never do.
     paid_back
         Whether that is within the years of use; None where no rent is known.
+    months_low, paid_back_low
+        The same at the lowest rent that is published.
     usd_per_million, usd_per_million_interval
         Dollars per million units of work: rented, owned.
     watts
@@ -129,6 +131,8 @@ class Owning(Printed):
     even_rent_interval: Ends | None
     months: float | None
     paid_back: bool | None
+    months_low: float | None
+    paid_back_low: bool | None
     usd_per_million: Mapping[str, float | None]
     usd_per_million_interval: Mapping[str, Ends | None]
     watts: float
@@ -220,7 +224,9 @@ def owning_document(
     figures = {name: one.value for name, one in used.items()}
     costs, parts = costs_of(price, watts, rated, figures)
     busy = used["utilisation"].value
-    months = None if rented is None else payback_months(price, rented, watts, rated, figures)
+    months, months_low = (
+        None if each is None else payback_months(price, each, watts, rated, figures) for each in (rented, lowest)
+    )
     return Owning(
         gpu=evaluation.resolved.gpu.name,
         gpus=gpus,
@@ -237,6 +243,8 @@ def owning_document(
         break_even=None if rented is None else costs.break_even(rented),
         months=months,
         paid_back=None if rented is None else paid_within(months, figures["years"]),
+        months_low=months_low,
+        paid_back_low=None if lowest is None else paid_within(months_low, figures["years"]),
         watts=watts,
         against=None if against is None else _against(document, result, rented, against),
         utilisation=busy,

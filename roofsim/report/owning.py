@@ -86,18 +86,27 @@ def _even(answer: Owning) -> list[str]:
 
 
 def _paid(answer: Owning) -> list[str]:
-    """Return when rents saved have paid the purchase, which is no other answer than the verdict at that rent."""
+    """Return when rents saved have paid the purchase, at the rent shown and at the lowest."""
     if answer.rent is None:
         return []
-    years = "year" if answer.years == 1.0 else f"{answer.years:g} years"
-    rent, use = f"at {words.dollars(answer.rent)} USD/h rented", f"within the {years} of use"
-    if answer.months is None:
-        return [f"the purchase is never paid by rents saved {rent}: electricity and hosting cost as much"]
-    if answer.paid_back:
-        return [f"the purchase is paid by rents saved after {figure(answer.months)} months, {rent}"]
-    if answer.verdicts["rent"] == "buy":
-        return [f"rents saved do not pay the purchase {use}, {rent}: the sale at the end makes up for the rest"]
-    return [f"the purchase is not paid back {use}, {rent}"]
+    said = [f"the purchase {_paid_at(answer, 'rent', answer.rent, answer.months, paid=bool(answer.paid_back))}"]
+    if _has_lower(answer):
+        lowest = answer.rent_low or 0.0
+        said.append(_paid_at(answer, "rent_low", lowest, answer.months_low, paid=bool(answer.paid_back_low)))
+    return ["; ".join(said)]
+
+
+def _paid_at(answer: Owning, which: str, rent: float, months: float | None, *, paid: bool) -> str:
+    """Return when rents saved have paid the purchase, which is no other answer than the verdict at that rent."""
+    at = f"at {words.dollars(rent)} USD/h{' rented' if which == 'rent' else ', the lowest rent'}"
+    use = f"within the {'year' if answer.years == 1.0 else f'{answer.years:g} years'} of use"
+    if months is None:
+        return f"is never paid by rents saved {at}: electricity and hosting cost as much"
+    if paid:
+        return f"is paid by rents saved after {figure(months)} months {at}"
+    if answer.verdicts[which] == "buy":
+        return f"is not paid by rents saved {use} {at}: the sale at the end makes up for the rest"
+    return f"is not paid back {use} {at}"
 
 
 def _against(answer: Owning) -> list[str]:

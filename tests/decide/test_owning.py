@@ -181,6 +181,17 @@ def test_payback_does_not_contradict_the_verdict(rent, years):
         assert "the sale at the end makes up for the rest" in printed
 
 
+def test_the_payback_at_the_lowest_rent_is_that_of_stating_it():
+    asked = {"gpu": "h100", "gpus": 1, "purchase": None}
+    answer = owning(**asked, assume={"utilisation": 0.9})
+    stated = owning(**asked, assume={"utilisation": 0.9}, rent=sure(answer.rent_low))
+    assert sure(answer.months_low) == pytest.approx(sure(stated.months), rel=1e-12)
+    assert answer.paid_back_low == stated.paid_back
+    assert sure(answer.months_low) > sure(answer.months)
+    assert "the lowest rent" in " ".join(str(answer).split())
+    assert (stated.months_low, stated.paid_back_low) == (None, None)
+
+
 def test_the_sentence_names_both_sellers_where_they_decide():
     asked = {"gpu": "h100", "gpus": 1, "purchase": None}
     answer = owning(**asked, assume={"utilisation": 0.4})
