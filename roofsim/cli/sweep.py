@@ -159,9 +159,9 @@ def _axes(texts: list[str], overrides: Overrides) -> dict[str, list[Any]]:
 
 def _wanted(table: Sized, figures: tuple[str, ...], sort: str | None) -> list[str] | None:
     """Return the figures that are worked out: those that were asked for, what goes with them, or all."""
-    from roofsim.search.table import with_fits
+    from roofsim.search.table import worked_out
 
-    return with_fits(figures, *([sort.lstrip("-")] if sort else ()), points=len(table))
+    return worked_out(figures, *([sort.lstrip("-")] if sort else ()), points=len(table))
 
 
 def _swept(document: Document, axes: dict[str, list[Any]], figures: tuple[str, ...], sort: str | None) -> SweepTable:

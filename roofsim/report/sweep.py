@@ -9,6 +9,7 @@ from roofsim.report import words
 from roofsim.report.amounts import written
 from roofsim.report.grid import Column, Grid, number, text
 from roofsim.search.axes import axis_unit
+from roofsim.search.table import PRICE
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def print_sweep(
         own = [value_text(row[path], units[path]) for path in swept.axes]
         grid.add(*own, *_cells(row, figures))
     console.print(grid)
-    for line in (*summary(swept), *_left_out(len(rows), len(swept))):
+    prices = prices_of(swept) if any(key.startswith("cost.") for key in figures) else []
+    for line in (*summary(swept), *prices, *_left_out(len(rows), len(swept))):
         console.print(line, markup=False, highlight=False)
 
 
@@ -84,6 +86,19 @@ def summary(swept: SweepTable) -> list[str]:
         ),
         *(f"not possible: {words.count(count)}, {_example(swept, code)}" for code, count in swept.refused().items()),
     ]
+
+
+def prices_of(swept: SweepTable) -> list[str]:
+    """Return whose prices the costs rest on, and that they are of several markets where they are; nothing where none is known."""
+    if not set(PRICE) <= swept.rows.keys():
+        return []
+    columns = [swept[key].ravel()[swept.feasible.ravel()].tolist() for key in PRICE]
+    said = {words: market for words, *market in zip(*columns, strict=True) if words is not None}
+    if not said:
+        return []
+    markets = {tuple(market) for market in said.values()}
+    apart = "; prices of several markets, compare with care" if len(markets) > 1 else ""
+    return [f"prices of an hour: {'; '.join(sorted(said))}{apart}"]
 
 
 def _example(swept: SweepTable, code: str) -> str:

@@ -25,18 +25,23 @@ if TYPE_CHECKING:
 
 #: What is kept beside the figures that were asked for: whether a point fits.
 _FITS: Final = ("memory.fits", "memory.verdict")
-
-
+#: Whose prices costs rest on: in words, and what prices share that can be compared.
+PRICE: Final = ("cost.price", "cost.price_kind", "cost.price_seller", "cost.price_region")
 #: Points from which on it is not said of one that fits whether it does so within its error bar: that is no figure of a trace.
 _MANY: Final = 100_000
 
 
-def with_fits(figures: Sequence[str], *others: str, points: int = 1) -> list[str] | None:
-    """Return the figures that are worked out where some are asked for: those, `others`, and whether a point fits; None: all.
+def worked_out(figures: Sequence[str], *others: str, points: int = 1) -> list[str] | None:
+    """Return the figures that are worked out where some are asked for: those, `others`, and what goes with them; None: all.
 
-    Of very many points it is whether the prediction fits, and not how surely.
+    That is whether a point fits (of very many points whether the prediction does, and not how surely), and with costs whose prices
+    they rest on.
     """
-    return [*figures, *others, *_FITS[: 1 if points >= _MANY else None]] if figures else None
+    if not figures:
+        return None
+    asked = [*figures, *others]
+    prices = PRICE if any(key.startswith("cost.") for key in asked) else ()
+    return list(dict.fromkeys((*asked, *prices, *_FITS[: 1 if points >= _MANY else None])))
 
 
 @dataclass(frozen=True)

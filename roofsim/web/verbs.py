@@ -86,12 +86,12 @@ def _sweep(document: Document, options: Options) -> VerbAnswer:
     from roofsim.api import answer, import_model
     from roofsim.errors import Place, Problem, SpecError
     from roofsim.search.sweep import sweep_document
-    from roofsim.search.table import with_fits
+    from roofsim.search.table import worked_out
 
     if "axes" not in options:
         raise SpecError(Problem("expected at least one axis", Place("--axis")))
     figures = tuple(part.strip() for part in options.get("figures", "").split(",") if part.strip())
-    wanted = with_fits(figures)
+    wanted = worked_out(figures)
     table = sweep_document(document, options["axes"], answer, import_model, figures=wanted, progress=told_of)
     if not table.feasible.any():
         raise SpecError(f"no point is possible: {table.refusals.text(0)}")

@@ -235,3 +235,15 @@ def test_each_scenario_may_state_its_own_price(tmp_path, cli):
         asked[-1].write_text(yaml.safe_dump(document), encoding="utf-8")
     (plain,) = json.loads(cli("diff", *map(str, asked), "--json"))["comparisons"]
     assert {one["usd_per_hour"] for one in plain["prices"]} == {3.0}
+
+
+def test_a_sweep_of_costs_says_whose_prices_they_rest_on(cli):
+    asked = ("sweep", *RESNET, "--figure", "cost.usd_per_million_images")
+    same = cli(*asked, "--axis", "gpu=h100,mi300x")
+    assert "prices of an hour: list price of RunPod, 2026-10\n" in same
+    several = " ".join(cli(*asked, "--axis", "gpu=h100,gb300,rtx4090").split())
+    assert "list price of AWS in us-east, 2026-10; list price of RunPod, 2026-10; list price of Verda" in several
+    assert "prices of several markets, compare with care" in several
+    rows = json.loads(cli(*asked, "--axis", "gpu=h100,mi300x", "--json"))["rows"]
+    assert {row["cost.price_seller"] for row in rows} == {"RunPod"}
+    assert "prices of an hour" not in cli("sweep", *RESNET, "--axis", "gpu=h100,mi300x")

@@ -16,7 +16,7 @@ from roofsim.report.html.plane import Cell, Dot, Plane, Stroke, chart
 from roofsim.report.html.svg import PlotAxis
 from roofsim.report.palette import card, dash, ink_on, on_scale
 from roofsim.report.printed import line_of
-from roofsim.report.sweep import summary
+from roofsim.report.sweep import prices_of, summary
 from roofsim.report.sweep_scales import (
     LOG_FROM,
     MOST_LINES,
@@ -57,7 +57,7 @@ def page(swept: SweepTable, asked: AskedReport) -> ReportPage:
         verb=asked.verb,
         headline=_headline(swept, asked.scenario),
         subtitle=(f"{size} = {words.count(len(swept))} points",) if len(swept.shape) > 1 else (),
-        verdict=tuple(summary(swept)) or (line_of(swept),),
+        verdict=(*summary(swept), *prices_of(swept)) or (line_of(swept),),
         sections=filled(
             *(Section(title=_title(key), blocks=drawn.charts(key)) for key in keys),
             Section(title="All points", blocks=(_table(data, swept, asked.figures),)),
