@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from roofsim.api import resolve, run
+from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
 from roofsim.numeric import largest_of
 from roofsim.records import replace
@@ -142,6 +143,25 @@ def test_slow_storage_binds():
     assert result.bound == "storage"
     assert result.step_time == pytest.approx(2048 * 110e3 / 100e6, rel=1e-3)
     assert sure(result.elasticity)["storage"] == pytest.approx(-1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("read", "network", "bound"), [(100, "200 Gbit/s", "storage"), (9000, "1 Gbit/s", "inter_node_link")]
+)
+def test_storage_over_the_network_feeds_as_fast_as_the_slower_of_both(read, network, bound):
+    override = {"system.remote_storage.read": f"{read} MB/s", "system.node_network": network}
+    given = {"bytes_per_sample": "110 kB", "place": "nvmeof"}
+    result = run(RESNET, workload__input=given, hardware__override=override)
+    assert result.bound == bound
+    assert sure(result.elasticity)[bound] == pytest.approx(-1.0, abs=0.01)
+    reached = shipped_links().network("infiniband").point_efficiency if bound == "inter_node_link" else None
+    rate = read * 1e6 if reached is None else 1e9 / 8.0 * reached
+    assert result.step_time == pytest.approx(2048 * 110e3 / rate, rel=1e-3)
+
+
+def test_storage_over_the_network_has_to_be_stated():
+    with pytest.raises(SpecError, match="reaches no storage over its network"):
+        run(RESNET, workload__input={"bytes_per_sample": "110 kB", "place": "nvmeof"})
 
 
 def test_the_link_to_the_host_binds():

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Seconds that each resource needs for the samples of one step; all of them work at once, a few samples ahead."""
+    """Seconds that each resource needs for the samples of one step; all of them work at once, a few samples ahead.
+
+    `storage` is that of the slower one, where samples come over a network: of the storage or of the network to it.
+    """
 
     storage: Real
     host_compute: Real
@@ -40,18 +43,22 @@ def feed(
     """Return what the samples of one step take.
 
     Each data-parallel rank has its own samples, which one loader prepares: the node reads those of all replicas on it,
-    at least those of one. Cores of the host are shared by the loaders of a node where their number is known.
+    at least those of one. Cores of the host are shared by the loaders of a node where their number is known. Samples that come
+    over the network are taken not to meet the messages of the step there.
     """
     each = samples / layout.data
     ranks_on_node = minimum(layout.ranks, real(system.gpus_per_node))
     replicas_on_node = maximum(ranks_on_node * layout.data / layout.ranks, 1.0)
     on_node = each * replicas_on_node
-    read = on_node * given.bytes_per_sample / (real(system.storage.read or 0.0) * scales.storage)
+    path = host_path(system, gpu, layout.ranks)
+    store = path.stores[given.place]
+    rate = minimum(store.read * scales.storage, store.network * scales.inter_node_link)
+    read = on_node / ranks_on_node * given.bytes_per_sample / rate
     decode = each * given.decode_time / float(given.workers)
     if system.host.cores is not None:
         decode = maximum(decode, on_node * given.decode_time / real(system.host.cores))
     decoded = given.bytes_per_sample if given.decoded_bytes is None else given.decoded_bytes
-    link = host_path(system, gpu, layout.ranks).link * scales.host_link
+    link = path.link * scales.host_link
     copied = divide(each * decoded, maximum(link, 0.0)) if _known(link) else 0.0 * each
     return Feed(storage=read, host_compute=decode / scales.host_compute, host_link=copied)
 

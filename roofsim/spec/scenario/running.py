@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, model_validator
@@ -33,6 +33,9 @@ class Input(Strict):
     """What has to be done to each sample before a step takes it."""
 
     bytes_per_sample: Bytes = Field(description="As it lies in storage.")
+    place: Literal["nvme", "nvmeof"] = Field(
+        default="nvme", description="Where samples lie: in the node's storage, or in storage over its network."
+    )
     decode_time: SecondsOrNone = Field(
         default=0.0, description="Seconds of one CPU core to decode, crop, tokenise one sample."
     )

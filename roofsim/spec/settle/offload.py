@@ -183,13 +183,13 @@ def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tup
     if "optimizer_state" in moved and system.host.memory_bandwidth is None:
         return "optimizer_state", *_missing(system, "host.memory_bandwidth", "200 GB/s", "")
     for part, place in moved.items():
-        refusal = _of_place(system, place, writes=phase == "train" or part == "key_value_cache")
+        refusal = missing_of_place(system, place, writes=phase == "train" or part == "key_value_cache")
         if refusal is not None:
             return part, *refusal
     return None
 
 
-def _of_place(system: System, place: str, *, writes: bool) -> tuple[str, str] | None:
+def missing_of_place(system: System, place: str, *, writes: bool) -> tuple[str, str] | None:
     """Return what a system does not state of a place."""
     if place == "cxl" and system.cxl is None:
         example = "{system.cxl.capacity: 512 GiB, system.cxl.bandwidth: 64 GB/s}"

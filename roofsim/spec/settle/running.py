@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec.scenario.running import Reliability
+from roofsim.spec.settle.offload import missing_of_place
 
 if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import System
@@ -65,9 +66,9 @@ def check_running(workload: Workload, reliability: Reliability, system: System, 
         if workload.phase not in ("train", "forward"):
             message = f"phase {workload.phase} has no stream of samples"
             raise _problem(document, path, message, "train and forward have.")
-        if system.storage.read is None:
-            message = f"system {system.name} does not state storage.read"
-            raise _problem(document, path, message, "State hardware.override: {system.storage.read: 5 GB/s}.")
+        missing = missing_of_place(system, workload.input.place, writes=False)
+        if missing is not None:
+            raise _problem(document, path, *missing)
 
 
 def _problem(document: Document, path: tuple[str, str], message: str, hint: str) -> SpecError:
