@@ -97,7 +97,7 @@ def prices_of(swept: SweepTable) -> list[str]:
     if not said:
         return []
     markets = {tuple(market) for market in said.values()}
-    apart = "; prices of several markets, compare with care" if len(markets) > 1 else ""
+    apart = "; prices of several markets, each point as `run` has it: compare with care" if len(markets) > 1 else ""
     return [f"prices of an hour: {'; '.join(sorted(said))}{apart}"]
 
 

@@ -151,15 +151,15 @@ class FamilyMesh:
             return [left] if len(left := np.setdiff1d(chosen, looked, assume_unique=True)) else []
         for number in SAMPLES:
             samples = np.resize(np.searchsorted(chosen, possible), number)
-            tracing = Tracing(rows.part(chosen), samples, number, self.importer, self.shared)
-            try:
-                program = tracing.program()
-            except AmbiguousError:
-                continue
-            except TraceDiverged as diverged:
-                return [chosen[part] for part in tracing.parted(diverged.node)]
-            except (UntracedError, Diverged, RoofsimError, *NOT_FOR_ARRAYS):
-                break
+            with Tracing(rows.part(chosen), samples, number, self.importer, self.shared) as tracing:
+                try:
+                    program = tracing.program()
+                except AmbiguousError:
+                    continue
+                except TraceDiverged as diverged:
+                    return [chosen[part] for part in tracing.parted(diverged.node)]
+                except (UntracedError, Diverged, RoofsimError, *NOT_FOR_ARRAYS):
+                    break
             if not self._holds(program, rows.part(np.delete(chosen, samples))):
                 break
             answer.programs += 1

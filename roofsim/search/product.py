@@ -125,12 +125,19 @@ class _Grid:
     ) -> NDArray[np.bool_]:
         """Take note of points that break a rule, and return them."""
         refused: NDArray[np.bool_] = broken != NONE_BROKEN
-        for number in np.flatnonzero(np.bincount(broken[refused])):
-            code = grid.program.rules[number]
-            if code not in self.answer.codes:
-                self.answer.codes.append(code)
-            place, value = np.nonzero(broken == number)
-            self.answer.refused[own[place], value + here.start] = self.answer.codes.index(code)
+        at_rule = np.flatnonzero(np.bincount(broken[refused]))
+        if len(at_rule):
+            code_of = np.full(NONE_BROKEN + 1, -1, dtype=np.int16)
+            for number in at_rule:
+                code = grid.program.rules[number]
+                if code not in self.answer.codes:
+                    self.answer.codes.append(code)
+                code_of[number] = self.answer.codes.index(code)
+            said = self.answer.refused[:, here]
+            if len(own) == len(said):
+                np.copyto(said, code_of[broken], where=refused)
+            else:
+                said[own] = np.where(refused, code_of[broken], said[own])
         return refused
 
     def _one_by_one(self, most: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -305,7 +305,7 @@ class TracedProgram:
 
 
 class Tracing:
-    """The tracing of some points of a family, by samples of them."""
+    """The tracing of some points of a family, by samples of them, which are dropped at the end of the context."""
 
     def __init__(
         self, rows: Rows, samples: NDArray[Any], number: int, importer: Importer | None, shared: Shared
@@ -313,6 +313,12 @@ class Tracing:
         self.rows = rows
         self.trace = SampleTrace(number)
         self.resolver = SampledRows(rows, samples, self.trace, importer, shared)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.trace.close()
 
     def program(self) -> TracedProgram:
         """Resolve, build and price the samples.

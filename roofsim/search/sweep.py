@@ -24,9 +24,7 @@ from roofsim.search.sampling import FIGURES
 from roofsim.search.stacking import PointBatch, Structure, structures_of
 from roofsim.search.table import Columns, Evaluated, SweepTable
 from roofsim.search.whole import WholeFamily, evaluate_whole
-from roofsim.spec.markets import common_market
 from roofsim.spec.own_prices import price_of_one
-from roofsim.spec.prices import of_market
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,10 +96,9 @@ def sweep_document(
     def heard(number: int) -> None:
         deque(islice(places, number), maxlen=0)
 
-    with of_market(common_market(cards_of(sweep.space.axes))):
-        for family, at in families_of(document, sweep.space):
-            sweep.add_family(WholeFamily(family, at), heard)
-        sweep.evaluate()
+    for family, at in families_of(document, sweep.space):
+        sweep.add_family(WholeFamily(family, at), heard)
+    sweep.evaluate()
     table = sweep.table()
     if not table.feasible.any():
         check_refused(sweep.run_base, sweep.reader.refusals.each(), sweep.space)

@@ -57,6 +57,15 @@ class SampleTrace:
         self._kept: list[Any] = []
         """Arrays of constants: what they are told apart by is where they are."""
 
+    def close(self) -> None:
+        """Drop what nodes gave of the samples: of what is traced, operations alone are needed.
+
+        Views of samples hold what they are views of where a search for garbage does not look, so that nothing else frees them.
+        """
+        self.values.clear()
+        self._known.clear()
+        self._kept.clear()
+
     # -- leaves ---------------------------------------------------------------------------------------------------
 
     def column(self) -> int:
