@@ -30,6 +30,8 @@ _SAID: Final = {"gpu": "GPU", "system": "system"}
 #: Entries of plug-ins that were read.
 _READ: Final[dict[tuple[Kind, str], Plugin]] = {}
 _LETTERS: Final = ascii_lowercase
+#: How many entries an error names whose name begins with the word that was given.
+_NAMED_AT_MOST: Final = 8
 _ALIASES: Final = re.compile(r"^aliases:[ \t]*(\[[^\]]*\]|(?:\n[ \t]+- .*|\n- .*)+)", re.MULTILINE)
 
 
@@ -160,13 +162,24 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         added = _plugged_aliases(kind) | {name: name for name in plugged(kind)}
         if key in added:
             return added[key]
-    close = meant or near_matches(key, [*names(kind), *aliases(kind), *added])
+    close = meant or _begin_so(kind, key, added) or near_matches(key, [*names(kind), *aliases(kind), *added])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     if other is not None:
-        hint = f"It is a {_SAID[other]}: --{other} {name}, or hardware.{other} in a file."
+        given = key if " " in name else name
+        hint = f"It is a {_SAID[other]}: --{other} {given}, or hardware.{other} in a file."
     elif kind in _CARD_OR_NODE:
         hint = _why_not(plain) or hint
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
+
+
+def _begin_so(kind: Kind, key: str, added: dict[str, str]) -> list[str]:
+    """Return the entries whose name, or one of whose aliases, begins with a word: each once, by name where that begins so."""
+    if len(key) < 2:
+        return []
+    known = {name: name for name in names(kind)} | added | aliases(kind)
+    begin = {name: word for word, name in reversed(known.items()) if word.startswith(key)}
+    own = {name: name for name in begin if name.startswith(key)}
+    return sorted((begin | own).values(), key=lambda word: (len(word), word))[:_NAMED_AT_MOST]
 
 
 def _why_not(key: str) -> str | None:
@@ -183,8 +196,9 @@ def _is_another(kind: Kind, key: str) -> Kind | None:
     return other if other is not None and (key in names(other) or key in aliases(other)) else None
 
 
-#: Words before the name of a card that say no more than the name does.
-_MAKERS: Final = re.compile(r"^(?:(?:nvidia|geforce|amd|radeon|intel|tesla)-?)+")
+#: Words before the name of a card, and within it, that say no more than the name does: drivers and makers print them.
+_MAKERS: Final = re.compile(r"^(?:(?:nvidia|geforce|amd|radeon|instinct|intel|habana|tesla)-?)+")
+_IDLE: Final = re.compile(r"\(r\)|\(tm\)|[®™()]|-(?:generation|edition|gpu|graphics|oam)(?=-|$)")
 
 
 def _meant(kind: Kind, key: str) -> list[str]:
@@ -197,14 +211,23 @@ def _meant(kind: Kind, key: str) -> list[str]:
         return _shape_of(key)
     if kind != "gpu":
         return []
-    bare = _MAKERS.sub("", key).replace("-", "")
+    bare = _bare(key)
     if not bare:
         return []
     known = {name: name for name in names(kind)} | aliases(kind)
-    meant = {name for word, name in known.items() if word.replace("-", "") == bare}
+    meant = {name for word, name in known.items() if bare in (word.replace("-", ""), _bare(word))}
     if not meant and bare[0].isdigit():
         meant = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
     return sorted(meant)
+
+
+def _bare(key: str) -> str:
+    """Return what a card's name says beside its maker.
+
+    >>> _bare("nvidia-rtx-6000-ada-generation"), _bare("amd-instinct-mi300x")
+    ('rtx6000ada', 'mi300x')
+    """
+    return _MAKERS.sub("", _IDLE.sub("", key)).replace("-", "")
 
 
 #: Ends of names of checkpoints that were trained further: their layers are those of the first.
