@@ -163,11 +163,23 @@ def _precisions(document: Document) -> Iterator[Changes]:
     if not isinstance(name, str):
         return
     trains = _get(document, "workload.phase") in (None, "train")
-    for other in _training(document, name) if trains else _serving(name):
+    for other in _training(document, name) if trains else _serving(name, _emulated(document)):
         if roles and isinstance(other, str):
             yield {"workload.precision": {**roles, "compute": other}}
         else:
             yield {"workload.precision": other}
+
+
+def _emulated(document: Document) -> frozenset[str]:
+    """Return the types that a named card has no units for, whose operands libraries convert; engines that serve refuse them."""
+    gpu = _get(document, "hardware.gpu")
+    if not isinstance(gpu, str):
+        return frozenset()
+    try:
+        architecture = catalog.load("gpu", catalog.resolve_name("gpu", gpu)).data["architecture"]
+    except SpecError:
+        return frozenset()
+    return frozenset(catalog.load("architecture", architecture).data.get("converted", ()))
 
 
 def _training(document: Document, name: str) -> list[str]:
@@ -188,12 +200,13 @@ def _keeps_master(document: Document) -> bool:
         return False
 
 
-def _serving(name: str) -> list[Any]:
-    """Return what serves instead: the same stored weights with wider arithmetic, else wider weights."""
+def _serving(name: str, emulated: frozenset[str]) -> list[Any]:
+    """Return what serves instead: the same stored weights with wider arithmetic, else wider weights; emulated types last."""
+    served = sorted(_SERVE_IN, key=lambda other: other in emulated)
     if weight_format(name) is None:
-        return [other for other in _SERVE_IN if other != name]
-    stored: list[Any] = [{"compute": wide, "parameters": name} for wide in _SERVE_IN[:2]]
-    return stored + [other for other in (*_NARROW, *_SERVE_IN) if other != name]
+        return [other for other in served if other != name]
+    stored: list[Any] = [{"compute": wide, "parameters": name} for wide in served[:2]]
+    return stored + [other for other in (*_NARROW, *served) if other != name]
 
 
 def _layouts(document: Document) -> Iterator[Changes]:

@@ -20,7 +20,7 @@ def test_fp16_runs_where_no_unit_takes_it(gpu, precision):
     assert any("has no fp16 units" in note for note in answer.assumed)
 
 
-@pytest.mark.parametrize("gpu", ["t4", "rtx2080ti", "gtx1660", "gtx1080"])
+@pytest.mark.parametrize("gpu", ["t4", "rtx2080ti", "gtx1660", "gtx1080", "v100"])
 def test_bf16_products_are_those_of_fp32(gpu):
     def compute(precision):
         return run("llama3.2-1b", gpu=gpu, precision=precision, phase="prefill", sequence_length=1024).step_time
