@@ -374,7 +374,7 @@ def test_sparsity_only_where_the_hardware_has_it(gpu):
 
 @every_gpu
 def test_plausible_ranges(gpu):
-    assert 100 * GIGA <= gpu.memory.bandwidth <= 10 * TERA
+    assert 60 * GIGA <= gpu.memory.bandwidth <= 10 * TERA
     assert 4 * 2**30 <= gpu.memory.capacity <= 300 * 2**30
     assert 25 <= gpu.tdp <= 1500
     assert 2014 <= gpu.year <= 2030
