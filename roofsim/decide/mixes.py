@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roofsim.decide.market import Market
+    from roofsim.decide.resources import Lanes
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
 
@@ -53,29 +54,34 @@ class PricedMix:
 
 
 def least_mix(
-    evaluation: Evaluation, seconds: float, rates: tuple[str, ...], prices: Mapping[str, float] | None = None
+    evaluation: Evaluation,
+    seconds: float,
+    rates: tuple[str, ...],
+    prices: Mapping[str, float] | None = None,
+    lanes: Lanes | None = None,
 ) -> dict[str, float] | None:
     """Return factors on several rates that reach a step of some seconds with the least growth: the smallest product of factors.
 
-    The rate that shortens the step most per percent (with `prices`: per percent of the price) grows by a little, again and again.
-    None where no mix reaches it.
+    Of a resource that moves several rates (`lanes`) it is one factor. The rate that shortens the step most per percent (with
+    `prices`: per percent of the price) grows by a little, again and again. None where no mix reaches it.
     """
-    if floor_of(evaluation, rates)[0] > seconds:
+    moved = [(rate,) if lanes is None else lanes.moved(rate) for rate in rates]
+    if floor_of(evaluation, tuple(one for each in moved for one in each))[0] > seconds:
         return None
-    along = np.eye(len(RATES))[[RATES.index(rate) for rate in rates]]
+    along = np.array([[float(rate in each) for rate in RATES] for each in moved])
     costs = np.array([1.0 if prices is None else prices[rate] for rate in rates])
-    logs = np.zeros(len(RATES))
+    logs, grown = np.zeros(len(RATES)), dict.fromkeys(rates, 0.0)
     for _ in range(_MOST_STRIDES):
         steps = _steps(evaluation, logs + np.concatenate([np.zeros((1, len(RATES))), along * STEP, along * _STRIDE]))
         if steps[0] <= seconds:
-            return {rate: math.exp(log) for rate, log in zip(RATES, logs.tolist(), strict=True) if log > 0.0}
+            return {rate: math.exp(log) for rate, log in grown.items() if log > 0.0}
         near, far = steps[1:].reshape(2, len(rates))
         worth = np.log(steps[0] / near) / STEP
         best = int(np.argmax(np.where(worth >= _WORTH, worth / costs, 0.0)))
         if worth[best] < _WORTH:
             return None
         stride = _STRIDE if far[best] > seconds else _last_stride(evaluation, logs, along[best], seconds)
-        logs = logs + along[best] * stride
+        logs, grown[rates[best]] = logs + along[best] * stride, grown[rates[best]] + stride
     return None
 
 

@@ -13,7 +13,7 @@ from roofsim.decide.card_reach import CardReach, cards_that_reach, verdict_of
 from roofsim.decide.changes import read_changes, with_changes
 from roofsim.decide.market import market_of
 from roofsim.decide.mixes import PricedMix, cheapest_mix, least_mix
-from roofsim.decide.resources import BOUGHT, Needed, floor_of, needed
+from roofsim.decide.resources import BOUGHT, KEYS, Needed, floor_of, lanes_of, needed
 from roofsim.decide.rule_of_thumb import RuleOfThumb, rule_of_thumb
 from roofsim.decide.target import Target, read_target
 from roofsim.errors import NoDataError, Problem, SpecError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.analyze.result import Result
+    from roofsim.decide.resources import Lanes
     from roofsim.evaluate import Evaluation
     from roofsim.spec.hardware.price import Quote
     from roofsim.spec.hardware.schema import Gpu
@@ -43,12 +44,22 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class MoreGpus:
-    """The fewest GPUs that reach a target, by doubling, or the closest where none does."""
+    """The fewest GPUs that reach a target, by doubling, or the closest where none does.
+
+    Attributes
+    ----------
+    share
+        Seconds of their step over those that the target allows it: of a target of cost what they cost over what they may.
+    closer
+        Whether they are closer to the target than the scenario as it is: of a cost, GPUs that cost more than they gain are not.
+    """
 
     gpus: int
     changes: str
     step_time: float
     reached: bool
+    share: float
+    closer: bool
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -219,12 +230,14 @@ def need_document(document: Document, target: Target) -> Need:
     cards, tried = cards_that_reach(document, evaluation, now, target)
     met = float(now.step_time) <= allowed
     market = market_of(evaluation.resolved.precision.math)
+    lanes = lanes_of(document, now.scenario, evaluation)
+    bought = lanes.distinct(BOUGHT)
     return Need(
         target=target,
         allowed=allowed,
         now=now,
-        resources=_resources(evaluation, now, allowed),
-        mix={} if met else least_mix(evaluation, allowed, BOUGHT),
+        resources=_resources(evaluation, now, allowed, lanes),
+        mix={} if met else least_mix(evaluation, allowed, bought, lanes=lanes),
         cheapest_mix=None if met else cheapest_mix(evaluation, allowed, market),
         mix_floor=floor_of(evaluation, BOUGHT),
         gpus=_more_gpus(document, now, target),
@@ -253,15 +266,15 @@ def _up_to_the_first_token(document: Document) -> Document:
 # -- resources ----------------------------------------------------------------------------------------------------------
 
 
-def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str, Needed]:
+def _resources(evaluation: Evaluation, now: Result, allowed: float, lanes: Lanes) -> dict[str, Needed]:
     """Return what each resource alone needs; the capacity of memory shortens no step."""
-    stated = _stated(evaluation.resolved)
+    stated, keys = _stated(evaluation.resolved, lanes), _keys(evaluation.resolved, lanes)
     resources = {}
-    for rate in (*BOUGHT, "host_issue_rate", "launch_rate"):
-        one, (value, unit) = needed(evaluation, rate, allowed), stated.get(rate, (None, None))
+    for rate in (*lanes.distinct(BOUGHT), "host_issue_rate", "launch_rate"):
+        one, (value, unit) = needed(evaluation, lanes.moved(rate), allowed), stated.get(rate, (None, None))
         one = one.from_on(_least(evaluation.resolved.gpu)) if rate == "power" else one
         amount = None if value is None or one.factor is None else value * one.factor
-        resources[rate] = replace(one, value=amount, unit=unit)
+        resources[rate] = replace(one, value=amount, unit=unit, keys=keys.get(rate, ()))
     peak, capacity, step = float(now.memory.device_total), float(now.memory.capacity), float(now.step_time)
     bound = max(evaluation.step.resources, key=lambda name: float(evaluation.step.resources[name]))
     met = step <= allowed
@@ -272,6 +285,12 @@ def _resources(evaluation: Evaluation, now: Result, allowed: float) -> dict[str,
     for name, whole in (("memory_bandwidth", memory.bandwidth), ("memory_capacity", memory.capacity)):
         resources[name] = replace(resources[name], stacks=_stacks(resources[name].value, whole, memory.stacks))
     return resources
+
+
+def _keys(resolved: Resolved, lanes: Lanes) -> dict[str, tuple[str, ...]]:
+    """Return the keys of a scenario that state each resource; a limit that is set is no part of the card's own power."""
+    keys = {name: (key,) for name, key in KEYS.items() if name != "power" or resolved.gpu.power_held == 1.0}
+    return keys | {lanes.name: lanes.keys or keys.get(lanes.name, ())}
 
 
 def _least(gpu: Gpu) -> float:
@@ -286,19 +305,22 @@ def _stacks(value: float | None, whole: float, count: int | None) -> tuple[int, 
     return max(math.ceil(value / (whole / count) * (1.0 - _ROUNDING)), 1), count
 
 
-def _stated(resolved: Resolved) -> dict[str, tuple[float | None, str]]:
-    """Return the figures that rates are factors on, and their units."""
+def _stated(resolved: Resolved, lanes: Lanes) -> dict[str, tuple[float | None, str]]:
+    """Return the figures that rates are factors on, and their units; none of lanes that several figures state."""
     gpu, system = resolved.gpu, resolved.system
-    link, host = system.link or gpu.link, gpu.host_link or system.host_link
-    return {
+    link = system.link or gpu.link
+    host = [one.bandwidth for one in (gpu.host_link, system.host_link) if one is not None and one.bandwidth is not None]
+    figures = {
         "tensor_flops": (gpu.peak.get(resolved.precision.math), "FLOP/s"),
+        "vector_flops": (gpu.vector_peak.get("fp32"), "FLOP/s"),
         "memory_bandwidth": (gpu.memory.bandwidth, "B/s"),
         "power": (gpu.tdp, "W"),
         "intra_node_link": (None if link is None else link.bandwidth, "B/s"),
         "inter_node_link": (system.node_network, "B/s"),
-        "host_link": (None if host is None else host.bandwidth, "B/s"),
+        "host_link": (min(host, default=None), "B/s"),
         "storage": (system.storage.read, "B/s"),
     }
+    return figures if lanes.one_figure else figures | {lanes.name: (None, "B/s")}
 
 
 # -- more GPUs, and other cards -----------------------------------------------------------------------------------------
@@ -307,6 +329,7 @@ def _stated(resolved: Resolved) -> dict[str, tuple[float | None, str]]:
 def _more_gpus(document: Document, now: Result, target: Target) -> MoreGpus | None:
     """Return the fewest GPUs that reach a target: as replicas that share the batch of a step, or as tensor ranks."""
     closest: tuple[float, MoreGpus] | None = None
+    as_it_is = float(now.step_time) / target.step_time(now)
     for multiple in MULTIPLES:
         for changes in ways_to_spread(now, multiple):
             try:
@@ -320,7 +343,14 @@ def _more_gpus(document: Document, now: Result, target: Target) -> MoreGpus | No
             )
             gpus = int(result.scenario["hardware"]["gpus"])
             reached = share <= 1.0 and bool(result.memory.fits)
-            one = MoreGpus(gpus=gpus, changes=shown, step_time=float(result.step_time), reached=reached)
+            one = MoreGpus(
+                gpus=gpus,
+                changes=shown,
+                step_time=float(result.step_time),
+                reached=reached,
+                share=share,
+                closer=share < as_it_is,
+            )
             if one.reached:
                 return one
             if closest is None or share < closest[0]:

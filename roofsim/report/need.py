@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from roofsim.decide.resources import HOST, LINK, MEASURED
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.report.prices import star
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.decide.card_reach import CardReach
-    from roofsim.decide.need import Need
+    from roofsim.decide.need import MoreGpus, Need
     from roofsim.decide.resources import Needed
+    from roofsim.decide.rule_of_thumb import RuleOfThumb
 
 #: Cards that are printed.
 _MOST: Final = 12
@@ -25,6 +28,11 @@ _SAME: Final = 1.005
 _NAMES: Final = {"memory_capacity": "memory capacity"}
 #: Share of the step that a resource must take off to be worth a line.
 _NOTHING: Final = 1e-4
+#: What the traffic between GPUs counts as.
+LANES: Final = ("intra_node_link", "host_link")
+#: Digits of a factor to try, and what is rounding only.
+_DIGITS: Final = 4
+_ROUNDING: Final = 1e-9
 
 
 def print_need(console: Console, answer: Need) -> None:
@@ -92,7 +100,7 @@ def target_words(answer: Need) -> str:
         "time_to_first_token": f"the first token after {words.seconds(target.value)}",
         "tokens_per_second": f"{words.count(target.value)} {unit}/s",
         "cost": f"{words.dollars(target.value)} USD per million {unit}",
-        "days": f"{words.count(target.tokens or 0.0)} {unit} in {target.value:g} days",
+        "days": f"{words.count(target.tokens or 0.0)} {unit} in {words.plural(f'{target.value:g}', 'day')}",
     }
     return shown[target.kind]
 
@@ -153,6 +161,7 @@ def _below(answer: Need) -> list[str]:
     idle = [name for name in idle if name != _name("memory_capacity")]
     if idle:
         lines.append(f"More of these changes nothing: {', '.join(idle)}.")
+    lines += [*_lanes(answer), *_to_try(answer)]
     for name in ("memory_bandwidth", "memory_capacity"):
         one = answer.resources[name]
         if one.stacks is None or not one.reached or answer.reached or one.value is None or one.unit is None:
@@ -173,19 +182,75 @@ def _below(answer: Need) -> list[str]:
             f"The cheapest mix at the market's prices: {_mix(priced.factors)}; a card with that would cost {cost}."
         )
     if answer.gpus is not None and (answer.gpus.reached or not answer.met) and not answer.reached:
-        verb = "reaches it" if answer.gpus.reached else "comes closest of all multiples"
-        lines.append(f"More GPUs: {answer.gpus.changes} {verb}, a step of {words.seconds(answer.gpus.step_time)}.")
+        lines.append(_more_gpus(answer, answer.gpus))
     if (rule := answer.rule) is not None:
-        ours = (
-            "no amount"
-            if rule.ours is None
-            else "any amount"
-            if rule.ours == 0.0
-            else humanize(rule.ours, rule.unit, 3)
-        )
-        head = f"Rule of thumb ({rule.formula}): {humanize(rule.value, rule.unit, 3)} of {_name(rule.resource)} per GPU, where the"
-        lines.append(f"{head} prediction needs {ours}: {'; '.join(rule.reasons)}.")
+        lines.append(_rule(rule))
     return lines
+
+
+def _more_gpus(answer: Need, more: MoreGpus) -> str:
+    """Say what more GPUs do: reach the target, come closest, or only move away from it."""
+    step = words.seconds(more.step_time)
+    if more.reached:
+        return f"More GPUs: {more.changes} reaches it, a step of {step}."
+    if more.closer:
+        return f"More GPUs: {more.changes} comes closest of all multiples, a step of {step}."
+    if answer.target.kind != "cost":
+        return f"More GPUs lead away from it: {more.changes} is the closest of all multiples, a step of {step}."
+    there, here = (
+        words.dollars(answer.target.value * share)
+        for share in (more.share, float(answer.now.step_time) / answer.allowed)
+    )
+    unit = words.unit_of(answer.now)
+    said = f"{more.changes} comes closest of all multiples, a step of {step} at {there} USD per million {unit}, against {here} now"
+    return f"More GPUs only cost more: {said}."
+
+
+def _rule(rule: RuleOfThumb) -> str:
+    """Hold a rule of thumb beside the prediction."""
+    formula = f"Rule of thumb ({rule.formula}): {humanize(rule.value, rule.unit, 3)} of {_name(rule.resource)} per GPU"
+    if rule.ours is None:
+        ours = ", with which the prediction does not reach it, nor with any amount of that alone"
+    elif rule.ours == 0.0:
+        ours = ", where by the prediction any amount is enough"
+    else:
+        ours = f", where the prediction needs {humanize(rule.ours, rule.unit, 3)}"
+    return f"{formula}{ours}: {'; '.join(rule.reasons)}."
+
+
+def _lanes(answer: Need) -> list[str]:
+    """Say which resource the traffic between GPUs counts as, where it is not that over links of their own alone."""
+    one = next((answer.resources[name] for name in LANES if name in answer.resources), None)
+    if one is None or one.keys in ((), (LINK,)) or not _plays(one, float(answer.now.step_time)):
+        return []
+    system = answer.now.scenario["hardware"]["system"]
+    if HOST not in one.keys:
+        return [f"What GPUs of {system} exchange is priced by rates that were measured: {MEASURED} moves them."]
+    if one.keys == (HOST,):
+        return [f"What GPUs of {system} exchange goes over their links to the host: {HOST} moves both."]
+    return [
+        f"What GPUs of {system} exchange goes over several lanes, which are one resource here: {' and '.join(one.keys)}."
+    ]
+
+
+def _to_try(answer: Need) -> list[str]:
+    """Say how to try the resource of which the least growth reaches the target; nothing of one that no key states."""
+    alone = [one for one in answer.resources.values() if one.factor and one.keys]
+    if answer.met or not alone:
+        return []
+    best = min(alone, key=lambda one: one.factor or 0.0)
+    factor = rounded_up(best.factor or 0.0)
+    return [f"To try it: roofsim whatif ... --set {','.join(f'{key}={factor}x' for key in best.keys)}."]
+
+
+def rounded_up(factor: float) -> str:
+    """Return a factor with four digits that is not below it.
+
+    >>> rounded_up(48.70123), rounded_up(2.0)
+    ('48.71', '2')
+    """
+    size = 10.0 ** (math.floor(math.log10(factor)) - _DIGITS + 1)
+    return f"{math.ceil(factor / size * (1.0 - _ROUNDING)) * size:.{_DIGITS}g}"
 
 
 def _mix(factors: dict[str, float]) -> str:

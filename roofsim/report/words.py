@@ -35,6 +35,7 @@ __all__ = [
     "on_replicas",
     "parameters",
     "percent",
+    "plural",
     "price_range",
     "room_cell",
     "seconds",
@@ -125,6 +126,15 @@ RESOURCE_WORDS: Final = {
 
 #: Factor below which two figures count as the same.
 ABOVE: Final = 1.0 + 1e-9
+
+
+def plural(shown: str, noun: str) -> str:
+    """Return a number, as it is shown, with what it counts.
+
+    >>> plural("1", "day"), plural("0.5", "day"), plural("2", "GPU")
+    ('1 day', '0.5 days', '2 GPUs')
+    """
+    return f"{shown} {noun}" if shown == "1" else f"{shown} {noun}s"
 
 
 def short_bound(bound: str) -> str:
