@@ -87,6 +87,14 @@ class PowerCurve(Drawn):
         kept = [one for one in self.rows if one.kept] or self.rows
         return max([one for one in kept if one.measured] or kept, key=lambda one: one.per_joule)
 
+    @property
+    def beyond(self) -> AtLimit | None:
+        """What would do the most work per joule below the limits at which cards were measured; None where it does no more."""
+        below = [one for one in self.rows if one.kept and not one.measured]
+        most = max(below, key=lambda one: one.per_joule, default=None)
+        best = self.best
+        return most if most is not None and best.measured and most.per_joule > best.per_joule else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         rows = [one.to_dict() for one in self.rows]
@@ -97,6 +105,7 @@ class PowerCurve(Drawn):
             "unit": self.unit,
             "memory": self.memory,
             "best": self.best.to_dict(),
+            "beyond": None if self.beyond is None else self.beyond.to_dict(),
             "limits": rows,
         }
 

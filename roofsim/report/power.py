@@ -60,19 +60,45 @@ def print_power(console: Console, curve: PowerCurve) -> None:
 
 def _marks(curve: PowerCurve, one: AtLimit) -> list[str]:
     """Return what to say of a limit beside its figures."""
-    marks = ["best per joule"] if one is curve.best else []
+    marks = []
+    if one is curve.best:
+        marks.append("best per joule" if _beyond(curve) is None else "best per joule of what was measured")
     if one.clock is not None:
         marks.append(f"clock falls to {humanize(one.clock, 'Hz', 3)}")
-    return marks if one.measured else [*marks, "below what was measured"]
+    return marks if one.measured else [*marks, "extrapolated, below what was measured"]
+
+
+def _beyond(curve: PowerCurve) -> AtLimit | None:
+    """Return the limit that would do noticeably more per joule than the best, if only what was not measured holds."""
+    most = curve.beyond
+    return None if most is None or most.per_joule / curve.best.per_joule - 1.0 < _NOTHING else most
 
 
 def sentence(curve: PowerCurve) -> str:
-    """Return the answer in a sentence."""
-    best, first = curve.best, curve.rows[0]
-    gain = best.per_joule / first.per_joule - 1.0
+    """Return the answer in a sentence: of limits at which cards were measured, and what the rest would do by extrapolation."""
+    best, first, most = curve.best, curve.rows[0], _beyond(curve)
+    gain, head = best.per_joule / first.per_joule - 1.0, f"{curve.gpus} x {curve.gpu}: "
+    if most is not None:
+        head += (
+            f"of limits from {_lowest_measured(curve):.0f} W on (cards were measured at such shares of their power) "
+        )
     if gain < _NOTHING:
-        return f"{curve.gpus} x {curve.gpu}: no limit does noticeably more {curve.unit} per joule than {first.limit:.0f} W."
-    return (
-        f"{curve.gpus} x {curve.gpu}: {best.limit:.0f} W do the most {curve.unit} per joule, {words.percent(gain)} more than "
-        f"{first.limit:.0f} W, at {words.percent(best.speed)} of the speed."
-    )
+        said = f"{'none' if most is not None else 'no limit'} does noticeably more {curve.unit} per joule than {first.limit:.0f} W"
+    else:
+        said = f"{best.limit:.0f} W do the most {curve.unit} per joule, {_more(best, first)}"
+    if not best.measured:
+        said += ", by extrapolation: no card was measured at so low a share of its power"
+    if most is None:
+        return f"{head}{said}."
+    return f"{head}{said}. Below that the prediction is an extrapolation: {most.limit:.0f} W would do {_more(most, first)}."
+
+
+def _lowest_measured(curve: PowerCurve) -> float:
+    return min(one.limit for one in curve.rows if one.measured)
+
+
+def _more(one: AtLimit, first: AtLimit) -> str:
+    """Return what a limit does per joule, beside the first and at which speed."""
+    gain = one.per_joule / first.per_joule - 1.0
+    said = f"{figure(one.per_joule)}, {words.percent(gain)} more than {first.limit:.0f} W"
+    return f"{said}, at {words.percent(one.speed)} of the speed"
