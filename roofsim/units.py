@@ -52,6 +52,8 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
 _LONG_EXAMPLE: Final = {"s": "2 h"}
 
 _THOUSAND: Final = 1000
+#: From so many on a number of tokens has no word that people know.
+_MOST_SPELLED: Final = 1e18
 #: Durations are printed in minutes from two minutes on; from two hours in hours, from two days in days.
 _MINUTES_FROM: Final = 120.0
 _LONG: Final = ((172800.0, 86400.0, "days"), (7200.0, 3600.0, "h"), (_MINUTES_FROM, 60.0, "min"))
@@ -282,13 +284,16 @@ def dollars(value: float) -> str:
 
 
 def parameters(value: float) -> str:
-    """Return a number of parameters as people say it.
+    """Return a number of parameters or tokens as people say it; from a million trillions on as a power of ten.
 
-    >>> parameters(8030261248.0)
-    '8.03 B'
+    >>> parameters(8030261248.0), parameters(3.8472e16), parameters(2.5e20)
+    ('8.03 B', '38,470 T', '2.5e+20')
     """
     number = float(value)
+    if number >= _MOST_SPELLED:
+        return f"{number:.4g}"
     for size, letter in ((12, "T"), (9, "B"), (6, "M"), (3, "k")):
         if number >= 10.0**size:
-            return f"{number / 10.0**size:.4g} {letter}"
+            shown = f"{number / 10.0**size:.4g}"
+            return f"{float(shown):,.0f} {letter}" if float(shown) >= _THOUSAND else f"{shown} {letter}"
     return f"{number:.0f}"

@@ -58,13 +58,14 @@ def print_budget(console: Console, answer: Budget) -> None:
 
 def sentence(answer: Budget) -> str:
     """Return the answer in a sentence."""
+    asked = f"{figure(answer.usd)} USD and {words.plural(figure(answer.days), 'day')}"
     if answer.best is None:
-        return f"{figure(answer.usd)} USD and {figure(answer.days)} days: no card runs {answer.model}."
+        return f"{asked}: no card runs {answer.model}."
     best = answer.best
     spent = "all of the money" if best.limited_by == "usd" else f"{figure(best.usd)} USD, all of the days"
     done = f"{words.parameters(best.work)} {answer.counted} of {answer.model}"
     return (
-        f"{figure(answer.usd)} USD and {figure(answer.days)} days: {done} "
+        f"{asked}: {done} "
         f"({words.parameters(best.work_low)} .. {words.parameters(best.work_high)}) on {_layout(best)}; it takes {spent}."
     )
 
