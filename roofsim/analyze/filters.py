@@ -62,8 +62,9 @@ FILTERS: Final[dict[str, Filter]] = {
     "measured": Filter(kinds=("gpu", "model"), column="measured"),
     "recalled": Filter(kinds=("gpu", "system"), column="recalled"),
 }
-#: The letters that a model's name begins with: llama of llama3.1-8b.
-_LINE: Final = re.compile(r"[a-z]+")
+#: What a model's name begins with: its letters, and those with the version behind: qwen and qwen2.5 of qwen2.5-7b.
+_LETTERS: Final = re.compile(r"[a-z]{3,}?(?=v?\d|[^a-z\d]|$)")
+_SERIES: Final = re.compile(r"[a-z]+[\d.]*\d|[a-z]+")
 
 
 def chosen(
@@ -73,6 +74,7 @@ def chosen(
     *,
     sort: str | None = None,
     same_card: Callable[[str, str], bool] | None = None,
+    kinds_of: Callable[[str], frozenset[str]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows that pass every filter that is given, in the order that is asked for; rows without a figure last.
 
@@ -86,6 +88,8 @@ def chosen(
         Column, or what people call it; a dash before it turns the order round.
     same_card
         Tells whether a card's name and what was asked for mean one card.
+    kinds_of
+        Tells the kinds of a model by its name (`roofsim.analyze.kinds`), which a family may be as well.
 
     Raises
     ------
@@ -95,7 +99,10 @@ def chosen(
     for option, text in wanted.items():
         if text is None or text is False:
             continue
-        rows = _kept(rows, kind, option, text, same_card)
+        if option == "family" and kind in FILTERS[option].kinds:
+            rows = _of_family(rows, str(text), kinds_of)
+        else:
+            rows = _kept(rows, kind, option, text, same_card)
     return rows if sort is None else _sorted(rows, sort)
 
 
@@ -124,22 +131,50 @@ def _named(
     if same_card is not None and column == "gpu":
         kept = [row for row in rows if row[column] is not None and same_card(str(row[column]), word)]
     else:
-        kept = [row for row in rows if str(row[column]).lower() == word or (column == "family" and _line(row) == word)]
+        kept = [row for row in rows if str(row[column]).lower() == word]
     if kept:
         return kept
     known = sorted({str(row[column]) for row in rows if row[column] is not None})
-    if column == "family":
-        hint = did_you_mean(word, [*known, *sorted({_line(row) for row in rows})])
-        known = known if not hint.startswith("Did") else [*known, *sorted({_line(row) for row in rows})]
     if column == "gpu":
         known = [*dict.fromkeys(name.partition("-")[0] for name in known), *known]
     raise UnknownNameError(Problem(f"--{option}: none has {column} {text[:60]!r}", hint=did_you_mean(word, known)))
 
 
-def _line(row: dict[str, Any]) -> str:
-    """Return what a model's name begins with, which people call its family: llama, qwen, mamba."""
-    begins = _LINE.match(str(row["name"]).lower())
-    return "" if begins is None else begins[0]
+def _of_family(
+    rows: list[dict[str, Any]], text: str, kinds_of: Callable[[str], frozenset[str]] | None
+) -> list[dict[str, Any]]:
+    """Return the models of a family of schemas, of a kind, or of a series: whose names begin so, or have a part that does.
+
+    A later part of a name counts among models of the families that the series has: falcon-mamba-7b beside mamba2-2.7b, and no
+    detector with the backbone resnet50 beside resnet50.
+    """
+    word = text.strip().lower()
+    series = {row["family"] for row in rows if _begins(row, word)}
+    kept = [
+        row
+        for row in rows
+        if word in (str(row["family"]).lower(), *(kinds_of(row["name"]) if kinds_of is not None else ()))
+        or (row["family"] in series and any(part.startswith(word) for part in str(row["name"]).lower().split("-")))
+        or _begins(row, word)
+    ]
+    if kept:
+        return kept
+    kinds = {kind for row in rows for kind in (kinds_of(row["name"]) if kinds_of is not None else ())}
+    known = {*kinds, *(str(row["family"]) for row in rows)}
+    hint = did_you_mean(word, [*sorted(known), *sorted({name for row in rows for name in _series(row)})])
+    said = hint if hint.startswith("Did") else did_you_mean(word, sorted(known))
+    raise UnknownNameError(Problem(f"--family: none has family {text[:60]!r}", hint=said))
+
+
+def _begins(row: dict[str, Any], word: str) -> bool:
+    return str(row["name"]).lower().startswith(word)
+
+
+def _series(row: dict[str, Any]) -> set[str]:
+    """Return what a model's name begins with, which people call its family: qwen and qwen2.5, yolo and yolov8, t5."""
+    name = str(row["name"]).lower()
+    found = {match[0] for match in (_LETTERS.match(name), _SERIES.match(name)) if match is not None}
+    return found | {name.partition("-")[0]}
 
 
 def _bound(option: str, text: str, unit: str) -> float:

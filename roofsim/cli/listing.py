@@ -40,7 +40,12 @@ def list_names(
     what: What = None,
     vendor: Annotated[str | None, _of("--vendor", "NAME", "Of GPUs: nvidia, amd, intel.")] = None,
     architecture: Annotated[str | None, _of("--architecture", "NAME", "Of GPUs: hopper, rdna3 ...")] = None,
-    family: Annotated[str | None, _of("--family", "NAME", "Of models: resnet; what names begin with: llama.")] = None,
+    family: Annotated[
+        str | None,
+        _of(
+            "--family", "NAME", "Of models: resnet; what names begin with: llama, yolov8; diffusion, gnn, hybrid, moe."
+        ),
+    ] = None,
     gpu: Annotated[str | None, _of("--gpu", "NAME", "Of systems: what they come with; h100 is every H100.")] = None,
     min_memory: Annotated[str | None, _of("--min-memory", "SIZE", "Of GPUs: 24GiB.")] = None,
     min_bandwidth: Annotated[str | None, _of("--min-bandwidth", "RATE", "Of GPUs: 1TB/s.")] = None,
@@ -135,8 +140,14 @@ def _list_catalog(kind: str, wanted: dict[str, str | bool | None], sort: str | N
     if sort is not None or any(wanted.values()):
         from roofsim.analyze.filters import chosen
 
-        rows = chosen(rows, kind, wanted, sort=sort, same_card=same_card)
+        rows = chosen(rows, kind, wanted, sort=sort, same_card=same_card, kinds_of=_kinds_of)
     _print(rows, json=json, csv=csv)
+
+
+def _kinds_of(name: str) -> frozenset[str]:
+    from roofsim.analyze.kinds import kinds_of
+
+    return kinds_of(name)
 
 
 def _print(rows: list[dict[str, Any]], *, json: bool, csv: bool) -> None:

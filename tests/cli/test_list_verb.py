@@ -90,6 +90,9 @@ def test_every_filter_looks_at_a_column_that_its_catalogs_have():
         ("gpus --vendor amdd", "Did you mean 'amd'"),
         ("gpus --architecture hoper", "Did you mean 'hopper'"),
         ("models --family mammba", "Did you mean 'mamba'"),
+        ("models --family yolov7", "'yolov8'"),
+        ("models --family gnnn", "Did you mean 'gnn'"),
+        ("models --family state-space", "Known: "),
         ("systems --gpu h101", "Did you mean"),
         ("gpus --sort prise", "Did you mean 'price'"),
         ("gpus --min-memory 24", "expected a quantity in B"),
@@ -144,12 +147,48 @@ def test_no_filter_is_silently_dropped(gpus):
 def test_models_are_listed_by_what_their_names_begin_with(family):
     listed = names(chosen(catalog_rows("model"), "model", {"family": family}))
     assert len(listed) >= 8
-    assert all(name.startswith(family.lower()) for name in listed)
+    assert all(any(part.startswith(family.lower()) for part in name.split("-")) for name in listed)
+
+
+@pytest.mark.parametrize(
+    ("family", "number", "one"),
+    [
+        ("yolo", 20, "yolov10n"),
+        ("yolov8", 5, "yolov8m"),
+        ("t5", 10, "flan-t5-xl"),
+        ("mt5", 5, "mt5-small"),
+        ("qwen2.5", 10, "qwen2.5-vl-7b"),
+        ("resnet", 13, "wide-resnet50-2"),
+        ("hybrid", 18, "jamba-v0.1"),
+        ("gnn", 6, "gat-cora"),
+        ("diffusion", 20, "wan2.1-t2v-1.3b"),
+        ("moe", 40, "mixtral-8x7b"),
+    ],
+)
+def test_a_family_may_be_a_series_a_later_part_of_names_or_a_kind(cli, family, number, one):
+    listed = names(json.loads(cli("list", "models", "--family", family, "--json")))
+    assert len(listed) >= number
+    assert one in listed
+
+
+def test_a_backbone_is_no_family(cli):
+    listed = names(json.loads(cli("list", "models", "--family", "resnet", "--json")))
+    assert "ssd300-resnet50" not in listed
+    assert "mask-rcnn-resnet50-fpn" not in listed
+
+
+def test_kinds_are_told_by_what_files_hold():
+    from roofsim.analyze.kinds import KINDS, kinds_of
+
+    found = {kind for name in catalog.names("model") for kind in kinds_of(name)}
+    assert found == set(KINDS)
+    assert kinds_of("falcon-mamba-7b") == kinds_of("llama3-8b") == kinds_of("rnnt") == frozenset()
+    assert kinds_of("qwen3-next-80b-a3b") == {"hybrid", "moe"}
 
 
 def test_a_family_of_the_schema_keeps_its_models_and_other_families_named_alike():
     listed = names(chosen(catalog_rows("model"), "model", {"family": "mamba"}))
-    assert {"mamba-2.8b", "mamba2-2.7b"} <= set(listed)
+    assert {"mamba-2.8b", "mamba2-2.7b", "falcon-mamba-7b"} <= set(listed)
 
 
 def test_what_is_recalled_is_said_under_the_table_and_can_be_asked_for(cli, gpus):
