@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from roofsim.traces.compare import TraceComparison
 
 SCHEMA: Final = "roofsim/check/1"
+#: Figures of memory that are of one card.
+ON_CARD: Final = ("memory.peak", "memory.device_total", "memory.reserved", "memory.allocated_peak")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,12 @@ class Check(Printed):
         known = [one.inside for one in self.figures if one.inside is not None]
         return all(known) if known else None
 
+    @property
+    def too_large(self) -> tuple[CheckedFigure, ...]:
+        """Amounts of memory that were measured and are more than the card of the scenario has."""
+        most = float(self.result.memory.capacity)
+        return tuple(one for one in self.figures if one.figure in ON_CARD and one.measured > most)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of schema roofsim/check/1, in SI units."""
         return {
@@ -134,6 +142,7 @@ class Check(Printed):
             "tried": self.tried,
             "trace": None if self.trace is None else self.trace.to_dict(),
             "notes": list(self.notes),
+            "too_large": [one.figure for one in self.too_large],
             "result": self.result.to_dict(),
         }
 

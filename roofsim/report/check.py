@@ -88,12 +88,12 @@ def shown(one: LikelyCause) -> str:
 
 def sentences(answer: Check) -> list[str]:
     """Say whether each figure is inside its interval, and what would explain what is not."""
-    lines = [*(f"{note}." for note in answer.notes), *(_sentence(one) for one in answer.figures)]
+    lines = [*(f"{note}." for note in answer.notes), *(_sentence(one) for one in answer.figures), *_too_large(answer)]
     if answer.trace is not None:
         from roofsim.report.trace_check import trace_sentences
 
         lines += trace_sentences(answer.trace)
-    if not answer.figures:
+    if len(answer.too_large) == len(answer.figures):
         return lines
     if answer.inside:
         return [*lines, "No cause is called for: the model is not surer than this."]
@@ -103,6 +103,17 @@ def sentences(answer: Check) -> list[str]:
     how = "would explain it" if best.closes >= _WHOLLY else f"would explain {words.percent(best.closes)} of it"
     said = "; the scenario says otherwise" if best.stated else ""
     return [*lines, f"{shown(best)} {how}{said}. Shown by: {best.command}"]
+
+
+def _too_large(answer: Check) -> list[str]:
+    """Say of memory that was measured and is more than the card has that this card cannot have held it."""
+    if not answer.too_large:
+        return []
+    figures = " and ".join(f"{_amount(one.figure, one.measured)} of {one.figure}" for one in answer.too_large)
+    card = words.card_name(answer.result.scenario["hardware"]["gpu"])
+    has = words.gibibytes(float(answer.result.memory.capacity))
+    said = f"{card} has {has}: it cannot have held {figures}"
+    return [f"{said}. The run was on a card with more, or the amount is of several GPUs or in another unit."]
 
 
 def _sentence(one: CheckedFigure) -> str:
