@@ -131,6 +131,9 @@ def _amount(name: str, amount: Any, origin: str) -> float:
             value = parse(text, "USD/h")
         except UnitError:
             value = math.nan
+    if _MOST < value < math.inf:
+        message = f"expected at most {_MOST:,.0f} dollars per hour for {name}; got {text[:60]!r}"
+        raise SpecError(Problem(message, Place(origin)))
     if not 0.0 < value <= _MOST:
         message = f"expected dollars per hour above zero for {name}, for example {_EXAMPLE}; got {text[:60]!r}"
         raise SpecError(Problem(message, Place(origin)))
