@@ -8,7 +8,7 @@ from roofsim.analyze.printed import Printed, flattened
 from roofsim.decide.free import free_changes
 from roofsim.decide.jobs import Job
 from roofsim.decide.market import market_of
-from roofsim.decide.prices import Marginal, marginals
+from roofsim.decide.prices import Marginal, compute_of, marginals
 from roofsim.decide.purchases import purchases
 from roofsim.decide.remedies import fitting
 from roofsim.decide.sentences import bandwidth_or_compute, real_step, units_first
@@ -153,14 +153,14 @@ def advise_documents(
         Job(name=name, command=command, asking=Asking(document), share=share)
         for (name, document, command), share in zip(documents, shares, strict=True)
     )
-    market = market_of(jobs[0].asking.evaluation.resolved.precision.math)
     elasticity = _elasticity(jobs)
+    market = market_of(jobs[0].asking.evaluation.resolved.precision.math, compute_of(elasticity))
     costs = marginals(jobs, elasticity, market)
     free, tried = free_changes(jobs, progress)
     bought = purchases(jobs, elasticity)
     limits, held = _limits(jobs), fitting(jobs)
     free, worth = [*free], [*bought.worth]
-    verdict = _verdict(limits, elasticity, costs) + real_step([one for one in worth if one.decided])
+    verdict = _verdict(limits, elasticity, costs, bought.others) + real_step([one for one in worth if one.decided])
     if held is not None:
         free, worth = _with(free, held.same), _with(worth, held.other)
         sure = [one for one in worth if one.decided]
@@ -181,9 +181,11 @@ def advise_documents(
     )
 
 
-def _verdict(limits: dict[str, float], elasticity: dict[str, float], costs: Sequence[Marginal]) -> str:
+def _verdict(
+    limits: dict[str, float], elasticity: dict[str, float], costs: Sequence[Marginal], others: Mapping[str, float]
+) -> str:
     """Return the first sentence."""
-    said, before = bandwidth_or_compute(limits, costs), units_first(elasticity, costs)
+    said, before = bandwidth_or_compute(limits, costs, others), units_first(elasticity, costs)
     return f"{before}{said[:1].lower()}{said[1:]}" if before else said
 
 

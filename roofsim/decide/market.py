@@ -16,10 +16,13 @@ from roofsim.spec.reading.validate import validate
 if TYPE_CHECKING:
     from roofsim.numeric import Array
 
-#: What the price of a card is taken to depend on.
+#: What the price of a card is taken to depend on, where a job computes on matrix units.
 RESOURCES: Final = ("memory_bandwidth", "tensor_flops", "memory_capacity")
-#: Number format of the peak of cards, where matrix units do not take that of a job.
+#: The rate of arithmetic of ordinary units, which takes the place of that of matrix units where a job depends more on it.
+_ORDINARY: Final = "vector_flops"
+#: Number format of the peak of cards, where matrix units do not take that of a job; and that in which ordinary units compute.
 _USUAL: Final = "fp16"
+_OF_ORDINARY: Final = "fp32"
 #: Cards beyond those that the fit itself takes, below which a market says nothing.
 _FREE: Final = 4
 #: Cards of a seller from which its level of prices is known.
@@ -53,30 +56,47 @@ class Market:
         return dict(self.__dict__)
 
 
-def market_of(math_type: str) -> Market | None:
+def peak_of(gpu: Gpu, compute: str, math_type: str) -> float:
+    """Return the peak of a rate of arithmetic: of matrix units in a number format, or of ordinary ones in FP32; 0 of none."""
+    if compute == _ORDINARY:
+        return float(gpu.vector_peak.get(_OF_ORDINARY, 0.0))
+    return float(gpu.peak.get(math_type, 0.0))
+
+
+def key_of(compute: str, math_type: str) -> str:
+    """Return the key of a card that states the peak of a rate of arithmetic."""
+    return f"vector_peak.{_OF_ORDINARY}" if compute == _ORDINARY else f"peak.{math_type}"
+
+
+def market_of(math_type: str, compute: str = "tensor_flops") -> Market | None:
     """Return the market of cards by what they have; None where there are too few prices.
 
     Prices of an hour, else purchase prices. Their logarithms are fitted by least squares to those of memory bandwidth, of the dense
     peak of a number format (of 16 bits, where matrix units do not take it) and of memory capacity, with a level of
     its own for each kind of price and seller: list prices of an hour are several times what marketplaces ask. Old prices are left
     out, and sellers of few cards. Prices of one card err alike: standard errors are those of as many prices as there are cards.
+
+    Parameters
+    ----------
+    compute
+        Which rate of arithmetic: ``tensor_flops``, or ``vector_flops`` in FP32.
     """
     for kind in ("hourly", "purchase"):
         for peak in (math_type, _USUAL):
-            market = _fitted(kind, peak)
+            market = _fitted(kind, peak, compute)
             if market is not None:
                 return market
     return None
 
 
-def _fitted(kind: str, math_type: str) -> Market | None:
+def _fitted(kind: str, math_type: str, compute: str) -> Market | None:
     per = {"hourly": "hour", "purchase": "purchase"}[kind]
     rows: list[tuple[float, tuple[float, ...], str]] = []
     for name in catalog.names("gpu"):
         gpu = validate(Gpu, catalog.load("gpu", name))
-        peak = gpu.peak.get(math_type)
+        peak = peak_of(gpu, compute, math_type)
         offers = [offer for offer in gpu.price.offers if offer.per == per and not offer.old and peak]
-        own = gpu.memory.bandwidth, peak or 0.0, gpu.memory.capacity
+        own = gpu.memory.bandwidth, peak, gpu.memory.capacity
         rows += [(offer.middle, tuple(map(float, own)), f"{offer.kind} of {offer.seller}") for offer in offers]
     sellers = Counter(row[2] for row in rows)
     rows = [row for row in rows if sellers[row[2]] >= _LEVEL]
@@ -87,7 +107,8 @@ def _fitted(kind: str, math_type: str) -> Market | None:
     prices = np.log([row[0] for row in rows])
     amounts = np.array([[*map(math.log, row[1]), *(float(row[2] == level) for level in levels)] for row in rows])
     fit, errors, scatter = least_squares(amounts, prices)
-    named = zip(RESOURCES, fit, errors, strict=False)
+    names = [compute if name == RESOURCES[1] else name for name in RESOURCES]
+    named = zip(names, fit, errors, strict=False)
     exponents, spread = {}, {}
     for resource, value, error in named:
         exponents[resource], spread[resource] = float(value), float(error) * math.sqrt(alike)

@@ -53,8 +53,13 @@ class Marginal:
         return dict(self.__dict__)
 
 
-#: What money is spent on: bandwidth or compute.
-SIDES: Final = ("memory_bandwidth", "tensor_flops")
+#: Rates of arithmetic: of matrix units, and of ordinary ones.
+COMPUTE: Final = ("tensor_flops", "vector_flops")
+
+
+def compute_of(elasticity: Mapping[str, float]) -> str:
+    """Return the rate of arithmetic that a step depends on more: that of matrix units, or of ordinary ones."""
+    return max(COMPUTE, key=lambda rate: -elasticity.get(rate, 0.0))
 
 
 def price_of_speed(speed: float, market: Market | None, resource: str) -> tuple[float, float, float] | None:
@@ -62,7 +67,7 @@ def price_of_speed(speed: float, market: Market | None, resource: str) -> tuple[
 
     None where more of the resource buys nothing (`speed`: percent of speed for 1 % more of it), or no market prices it.
     """
-    if market is None or speed < NOTHING:
+    if market is None or speed < NOTHING or resource not in market.exponents:
         return None
     exponent, error = market.exponents[resource], market.errors[resource]
     percent, low, high = (max(one, 0.0) / speed for one in (exponent, exponent - END * error, exponent + END * error))
@@ -70,9 +75,9 @@ def price_of_speed(speed: float, market: Market | None, resource: str) -> tuple[
 
 
 def offers_of(elasticity: Mapping[str, float], market: Market | None) -> list[dict[str, Any]]:
-    """Return the price of 1 % more speed through memory bandwidth and through tensor FLOP/s, as plain data."""
+    """Return the price of 1 % more speed through memory bandwidth and through compute, as plain data."""
     offers = []
-    for resource in SIDES:
+    for resource in ("memory_bandwidth", compute_of(elasticity)):
         speed = -elasticity.get(resource, 0.0)
         percent, low, high = price_of_speed(speed, market, resource) or (None, None, None)
         offers.append({"resource": resource, "elasticity": speed, "percent": percent, "low": low, "high": high})
@@ -80,7 +85,7 @@ def offers_of(elasticity: Mapping[str, float], market: Market | None) -> list[di
 
 
 def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market | None) -> tuple[Marginal, ...]:
-    """Return the price of one percent more speed through memory bandwidth and through tensor FLOP/s, the cheaper first."""
+    """Return the price of one percent more speed through memory bandwidth and through compute, the cheaper first."""
     hourly = jobs[0].asking.before.cost["usd_per_hour"]
     costs = []
     for offer in offers_of(elasticity, market):

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.limit_words import BOUND_WORDS
+from roofsim.analyze.shares import WAIT_NAMES
 from roofsim.analyze.used_prices import quote_in
 from roofsim.decide.advice import LEAST, Advice, advice_of, command_of
 from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of, mixed
+from roofsim.decide.market import key_of, peak_of
+from roofsim.decide.measurement import mostly
 from roofsim.decide.need import ways_to_spread
-from roofsim.decide.prices import IDLE, doubled
+from roofsim.decide.prices import IDLE, compute_of, doubled
 from roofsim.decide.side_by_side import Prices, SideBySide, priced
+from roofsim.decide.whatif import OPS
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
@@ -27,16 +31,24 @@ if TYPE_CHECKING:
 #: A card has more of a resource from this factor on.
 _MORE: Final = 1.1
 _CHEAPEST: Final = "the cheapest of the "
-#: What money buys: the rate that is scaled, the key of the scenario that states it.
-_RATES: Final = {
-    "memory_bandwidth": "memory.bandwidth",
-    "tensor_flops": "peak.{math}",
-    "intra_node_link": "link.bandwidth",
-    "inter_node_link": "node_network",
-    "host_link": "host_link.bandwidth",
-    "power": "tdp",
-    "storage": "storage.read",
+#: What else money buys: the rate that is scaled, and changes that make it twice as much, of which the first is taken that the
+#: scenario has: cards without links of their own reach one another over those to their hosts.
+_OTHERS: Final = {
+    "intra_node_link": ("link.bandwidth=2x", "host_link.bandwidth=2x"),
+    "inter_node_link": ("node_network=2x",),
+    "host_link": ("host_link.bandwidth=2x",),
+    "host_issue_rate": ("host.issue_factor=0.5x",),
+    "power": ("tdp=2x",),
+    "storage": ("storage.read=2x",),
 }
+#: Percent of speed for one percent more of a rate up to which a step does not depend on it.
+_NOTICED: Final = 1e-3
+#: Links between GPUs, of which one has none.
+_LINKS: Final = ("intra_node_link", "inter_node_link")
+#: Share of a difference from which on it is said to be the host's.
+_MOSTLY: Final = 0.5
+#: Waits for the host, as tables of ops call them.
+_HOST: Final = tuple(WAIT_NAMES[name][0] for name in ("launches", "between_passes"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +58,8 @@ class Purchases:
     worth: tuple[Advice, ...]
     not_worth: tuple[Advice, ...]
     tried: int
+    others: Mapping[str, float]
+    """Rate beside bandwidth and compute -> share of speed that twice as much of it buys."""
 
 
 @dataclass
@@ -67,12 +81,14 @@ class _Cards:
 
 def purchases(jobs: Sequence[Job], elasticity: dict[str, float]) -> Purchases:
     """Return what money buys for a mix, the least dollars per hour first."""
-    cards = _cards(jobs)
-    worth, poor = _of_cards(jobs, cards)
+    cards, compute = _cards(jobs), compute_of(elasticity)
+    worth, poor = _of_cards(jobs, cards, compute)
     worth += [one for make in (_more_gpus, _nodes) for one in make(jobs)]
+    others = _gains_of_others(jobs, elasticity)
+    worth += _more_of_others(jobs, others)
     worth.sort(key=lambda one: (one.usd is None, one.cost_ratio is None, one.cost_ratio or 0.0, -one.gain))
-    poor = [*_idle_resources(jobs, elasticity), *poor]
-    return Purchases(worth=tuple(worth), not_worth=tuple(poor), tried=len(cards.ratio))
+    poor = [*_idle_resources(jobs, compute, others), *poor]
+    return Purchases(worth=tuple(worth), not_worth=tuple(poor), tried=len(cards.ratio), others=others)
 
 
 def _cards(jobs: Sequence[Job]) -> _Cards:
@@ -94,16 +110,16 @@ def _cards(jobs: Sequence[Job]) -> _Cards:
     return cards
 
 
-def _amounts(jobs: Sequence[Job]) -> dict[str, Callable[[Gpu], float]]:
+def _amounts(jobs: Sequence[Job], compute: str) -> dict[str, Callable[[Gpu], float]]:
     math = jobs[0].asking.evaluation.resolved.precision.math
     return {
         "memory_bandwidth": lambda gpu: float(gpu.memory.bandwidth),
-        "tensor_flops": lambda gpu: float(gpu.peak.get(math, 0.0)),
+        compute: lambda gpu: peak_of(gpu, compute, math),
         "memory_capacity": lambda gpu: float(gpu.memory.capacity),
     }
 
 
-def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Advice]]:
+def _of_cards(jobs: Sequence[Job], cards: _Cards, compute: str) -> tuple[list[Advice], list[Advice]]:
     """Return the real cards to buy, and the dear ones with more of what the mix does not need.
 
     Where a job does not fit now, every card that holds it may be bought, faster or not.
@@ -112,7 +128,7 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
     gpus = {name: validate(Gpu, catalog.load("gpu", name)) for name in cards.ratio if name != own.name}
     lacking = any(not job.asking.before.memory.fits for job in jobs)
     more = {}
-    for resource, amount in _amounts(jobs).items():
+    for resource, amount in _amounts(jobs, compute).items():
         have = amount(own)
         more[resource] = {
             name: amount(gpu) / have for name, gpu in gpus.items() if have and amount(gpu) >= _MORE * have
@@ -125,7 +141,7 @@ def _of_cards(jobs: Sequence[Job], cards: _Cards) -> tuple[list[Advice], list[Ad
     worth = [one for name, why in reasons.items() if (one := _card(jobs, cards, name, _joined(why))) is not None]
     if lacking:
         worth = [replace(one, decided=True) for one in worth]
-    dearer = [_card(jobs, cards, name, why_not(jobs, gpus[name], why)) for name, why in poor.items()]
+    dearer = [_card(jobs, cards, name, why_not(jobs, gpus[name], why, compute)) for name, why in poor.items()]
     return worth, [replace(one, measure=None, measure_command=None) for one in dearer if one is not None]
 
 
@@ -145,7 +161,7 @@ def _reasons(
     """Return the cards that are proposed, and why: card -> reasons. `which` says what they are among."""
     reasons: dict[str, list[str]] = {}
     for resource, having in more.items():
-        best = {name: _by_price(cards, name) for name in faster if name in having}
+        best = {name: _by_price(cards, name) for name in faster if name in having and cards.prices[name].ratio}
         for name in _least(best):
             reasons.setdefault(name, []).append(
                 f"{_CHEAPEST}{which} with more {_WORDS[resource]} ({having[name]:.3g}x)"
@@ -177,13 +193,13 @@ def _joined(reasons: Sequence[str]) -> str:
     return "; ".join([" and ".join((*cheapest[:1], *parts)), *others] if cheapest else others)
 
 
-def why_not(jobs: Sequence[Job], gpu: Gpu, more: Sequence[str]) -> str:
+def why_not(jobs: Sequence[Job], gpu: Gpu, more: Sequence[str], compute: str) -> str:
     """Say what a dearer card has more of, and why that gains next to nothing: it is idle, or others limit."""
     own = jobs[0].asking.evaluation.resolved.gpu
-    amounts = _amounts(jobs)
+    amounts = _amounts(jobs, compute)
     has = " and ".join(f"{amounts[name](gpu) / amounts[name](own):.3g}x the {_WORDS[name]}" for name in more)
     if all(name == "memory_capacity" or doubled(jobs, name) < IDLE for name in more):
-        return f"{has}, which this does not need"
+        return f"{has}, which this does not need{_slower_by(jobs, gpu.name)}"
     limits = [_limits_on(job, gpu.name) for job in jobs]
     waits: dict[str, float] = {}
     for job, shares in zip(jobs, limits, strict=True):
@@ -193,6 +209,15 @@ def why_not(jobs: Sequence[Job], gpu: Gpu, more: Sequence[str]) -> str:
         return has
     most = max(waits, key=lambda name: waits[name])
     return f"{has}, but {percent(waits[most])} of its time waits for {BOUND_WORDS[most]}{_with_less(amounts, gpu, own)}"
+
+
+def _slower_by(jobs: Sequence[Job], gpu: str) -> str:
+    """Return what most of the difference is where a card is slower, in words; nothing where it is not."""
+    gain = gain_of(jobs, read_changes({"gpu": gpu}), everywhere=True)
+    if gain is None or gain.ratio >= 1.0 - LEAST:
+        return ""
+    cause = mostly(jobs, gain)
+    return f"; it is slower{f' ({cause})' if cause else ''}"
 
 
 def _with_less(amounts: Mapping[str, Callable[[Gpu], float]], gpu: Gpu, own: Gpu) -> str:
@@ -213,13 +238,17 @@ def _limits_on(job: Job, gpu: str) -> dict[str, float]:
     return {name: float(seconds) / float(step.step) for name, seconds in step.resources.items()}
 
 
-def _by_price(cards: _Cards, name: str) -> tuple[bool, bool, float, float]:
+def _by_price(cards: _Cards, name: str) -> tuple[bool, float, float]:
     """Return what puts the cheapest first: those with a price that can be compared before others, then the faster."""
-    prices = cards.prices[name]
-    return not prices.comparable, prices.ratio is None, cards.dearer(name), -cards.ratio[name]
+    return not cards.prices[name].comparable, cards.dearer(name), -cards.ratio[name]
 
 
-_WORDS: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s", "memory_capacity": "memory"}
+_WORDS: Final = {
+    "memory_bandwidth": "memory bandwidth",
+    "tensor_flops": "tensor FLOP/s",
+    "vector_flops": "FLOP/s of ordinary units",
+    "memory_capacity": "memory",
+}
 
 
 def _card(jobs: Sequence[Job], cards: _Cards, name: str, why: str) -> Advice | None:
@@ -227,29 +256,54 @@ def _card(jobs: Sequence[Job], cards: _Cards, name: str, why: str) -> Advice | N
     if gain is None:
         return None
     prices, gpus = cards.prices[name], jobs[0].asking.before.scenario["hardware"]["gpus"]
-    advice = advice_of(jobs, gain, kind="card", change=f"gpu={name}", why=why)
-    return replace(advice, **priced(prices, gpus, gain.ratio))
+    by_host = _share_of_host(gain) > _MOSTLY
+    said = f"{why}; mostly by the CPU of the host that it usually has" if by_host and gain.ratio > 1.0 else why
+    advice = advice_of(jobs, gain, kind="card", change=f"gpu={name}", why=said)
+    return replace(advice, by_host=by_host, **priced(prices, gpus, gain.ratio))
 
 
-def _idle_resources(jobs: Sequence[Job], elasticity: dict[str, float]) -> list[Advice]:
-    """Return the resources of which twice as much buys next to nothing."""
-    resolved = jobs[0].asking.evaluation.resolved
-    idle = []
-    for rate, key in _RATES.items():
-        if rate in ("intra_node_link", "inter_node_link") and resolved.gpus == 1:
-            continue
-        gain = doubled(jobs, rate)
-        if gain < IDLE and (rate in ("memory_bandwidth", "tensor_flops", "power") or elasticity.get(rate, 0.0)):
-            change = f"{key.format(math=resolved.precision.math)}=2x"
-            idle.append(
-                Advice(
-                    kind=rate,
-                    change=change,
-                    command=command_of(jobs, change),
-                    gain=gain,
-                    why="twice as much of it alone",
+def _share_of_host(gain: Gain) -> float:
+    """Return which share of a difference is that the host launches kernels faster or slower."""
+    causes = [cause for one in gain.outcomes if one is not None for cause in one.by.get(OPS, ())]
+    whole = sum(abs(cause.seconds) for cause in causes)
+    return sum(abs(cause.seconds) for cause in causes if cause.cause in _HOST) / whole if whole else 0.0
+
+
+def _gains_of_others(jobs: Sequence[Job], elasticity: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of speed that twice as much buys of each rate beside bandwidth and compute that a step depends on."""
+    several = jobs[0].asking.evaluation.resolved.gpus > 1
+    return {
+        rate: doubled(jobs, rate)
+        for rate in _OTHERS
+        if (several or rate not in _LINKS) and (rate == "power" or -elasticity.get(rate, 0.0) > _NOTICED)
+    }
+
+
+def _more_of_others(jobs: Sequence[Job], others: Mapping[str, float]) -> Iterator[Advice]:
+    """Yield what twice as much gains of links, of the host and of power, alone: no price of them is known."""
+    for rate, gained in others.items():
+        for change in _OTHERS[rate] if gained >= IDLE else ():
+            gain = gain_of(jobs, read_changes(change), everywhere=True)
+            if gain is not None and gain.ratio >= 1.0 + IDLE:
+                advice = advice_of(
+                    jobs, gain, kind=rate, change=change, why="twice as much of it alone; it has no price"
                 )
-            )
+                yield replace(advice, cost_ratio=None)
+                break
+
+
+def _idle_resources(jobs: Sequence[Job], compute: str, others: Mapping[str, float]) -> list[Advice]:
+    """Return the resources of which twice as much buys next to nothing."""
+    math = jobs[0].asking.evaluation.resolved.precision.math
+    sides = {"memory_bandwidth": "memory.bandwidth=2x"}
+    if peak_of(jobs[0].asking.evaluation.resolved.gpu, compute, math):
+        sides[compute] = f"{key_of(compute, math)}=2x"
+    idle = []
+    for rate, change in (sides | {rate: _OTHERS[rate][0] for rate in others}).items():
+        gain = doubled(jobs, rate) if rate in sides else others[rate]
+        if gain < IDLE:
+            command = command_of(jobs, change)
+            idle.append(Advice(kind=rate, change=change, command=command, gain=gain, why="twice as much of it alone"))
     memory = jobs[0].asking.before.memory
     if bool(memory.fits) and float(memory.device_total) < float(memory.capacity) / 2.0:
         change = "memory.capacity=2x"

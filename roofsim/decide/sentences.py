@@ -15,14 +15,29 @@ if TYPE_CHECKING:
     from roofsim.decide.advice import Advice
     from roofsim.decide.prices import Marginal
 
-_NAMES: Final = {"memory_bandwidth": "memory bandwidth", "tensor_flops": "tensor FLOP/s"}
+_NAMES: Final = {
+    "memory_bandwidth": "memory bandwidth",
+    "tensor_flops": "tensor FLOP/s",
+    "vector_flops": "FLOP/s of ordinary units",
+}
+#: What else money buys.
+_OTHERS: Final = {
+    "intra_node_link": "bandwidth of links inside the node",
+    "inter_node_link": "bandwidth of the network between nodes",
+    "host_link": "bandwidth of the link to the host",
+    "host_issue_rate": "rate at which the host launches kernels",
+    "power": "power limit",
+    "storage": "bandwidth of storage",
+}
 #: Share of speed that is printed as more than none, and dollars per hour that are printed beside a share of the price.
 _NOTICED: Final = 5e-4
 _SHOWN_FROM: Final = 1e-3
-_HEADS: Final = {"memory_bandwidth": "Bandwidth", "tensor_flops": "Compute"}
+_HEADS: Final = {"memory_bandwidth": "Bandwidth", "tensor_flops": "Compute", "vector_flops": "Compute"}
 
 
-def bandwidth_or_compute(limits: Mapping[str, float], costs: Sequence[Marginal]) -> str:
+def bandwidth_or_compute(
+    limits: Mapping[str, float], costs: Sequence[Marginal], others: Mapping[str, float] | None = None
+) -> str:
     """Return whether bandwidth or compute is the cheaper way to one percent more speed, or that neither is one.
 
     Parameters
@@ -30,14 +45,22 @@ def bandwidth_or_compute(limits: Mapping[str, float], costs: Sequence[Marginal])
     limits
         Resource -> share of the time that waits for it, the largest first.
     costs
-        Of memory bandwidth and of tensor FLOP/s, the cheaper first.
+        Of memory bandwidth and of compute, the cheaper first.
+    others
+        Rate beside these -> share of speed that twice as much of it buys.
     """
+    other = _best_of(others or {}, costs)
     more, less = sorted(costs, key=lambda one: -one.elasticity)
     if more.elasticity < NOTHING or more.doubled < IDLE:
         most = next(iter(limits))
         return (
             f"Neither bandwidth nor compute: {percent(limits[most])} of the time waits for {BOUND_WORDS[most]}, and 1 % more "
-            f"{_NAMES[more.resource]} makes it {_share(more)} faster."
+            f"{_NAMES[more.resource]} makes it {_share(more)} faster{'' if other is None else f'; {other}'}."
+        )
+    if other is not None:
+        said = bandwidth_or_compute(limits, costs)
+        return (
+            f"{other[:1].upper()}{other[1:]}, more than of bandwidth or compute. Of these, {said[:1].lower()}{said[1:]}"
         )
     if less.elasticity < NOTHING or less.doubled < IDLE <= more.doubled:
         price = "" if more.percent is None else f" 1 % more speed costs {_price(more)} through {_NAMES[more.resource]};"
@@ -79,22 +102,33 @@ def units_first(elasticity: Mapping[str, float], costs: Sequence[Marginal]) -> s
     )
 
 
-def real_step(cards: Sequence[Advice]) -> str:
-    """Return which real card buys speed at the least price, of those that are surely faster; nothing where none has a price.
+def _best_of(others: Mapping[str, float], costs: Sequence[Marginal]) -> str | None:
+    """Return what else gains most, where twice as much of it gains more than of bandwidth or compute; None of nothing."""
+    most = max(others, key=lambda rate: others[rate], default=None)
+    if most is None or others[most] < IDLE or others[most] <= max(one.doubled for one in costs):
+        return None
+    return f"twice the {_OTHERS[most]} makes it {percent(others[most])} faster"
 
-    Prices of other markets are left out.
+
+def real_step(cards: Sequence[Advice]) -> str:
+    """Return which real card does the work for the least, of those that are surely faster; nothing where none has a price.
+
+    Left out are prices of other markets, and cards that are faster by the hosts that they usually stand in.
     """
-    steps = {
-        one.change: one
+    steps = [
+        one
         for one in cards
-        if one.kind == "card" and one.usd is not None and one.comparable and (one.interval or (one.gain,))[0] > 0.0
-    }
+        if one.kind == "card" and one.cost_ratio is not None and one.comparable and (one.interval or (one.gain,))[0] > 0
+        if not one.by_host
+    ]
     if not steps:
         return ""
-    best = min(steps.values(), key=lambda one: (one.usd or 0.0) / one.gain)
-    money = f"{'+' if (best.usd or 0.0) >= 0.0 else '-'}{dollars(abs(best.usd or 0.0))} USD/h"
+    best = min(steps, key=lambda one: one.cost_ratio or 0.0)
+    now = best.usd_per_hour_now or 0.0
     return (
-        f" Of real cards {best.change.partition('=')[2]} is the cheapest step: {percent(best.gain)} faster for {money}."
+        f" Of real cards that are surely faster, {best.change.partition('=')[2]} does the work for the least: {percent(best.gain)} "
+        f"faster at {best.cost_ratio:.2f} times the dollars per unit ({dollars(now + (best.usd or 0.0))} USD/h against "
+        f"{dollars(now)} of yours, {best.price})."
     )
 
 
@@ -113,4 +147,4 @@ def _price(one: Marginal) -> str:
 
 
 def _share(one: Marginal) -> str:
-    return f"{max(one.elasticity, 0.0):.2g} %"
+    return f"{one.elasticity:.2g} %" if one.elasticity > _NOTICED else "0 %"

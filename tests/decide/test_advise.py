@@ -156,10 +156,13 @@ def test_training_is_not_told_to_keep_its_parameters_in_narrower_types(images):
 
 
 def test_the_cheapest_real_step_is_named(decode):
-    cards = [one for one in decode.buy if one.kind == "card" and one.comparable and one.usd is not None]
-    best = min(cards, key=lambda one: sure(one.usd) / one.gain)
-    assert decode.verdict.endswith(f" faster for {sure(best.usd):+.2f} USD/h.")
-    assert f"Of real cards {best.change.removeprefix('gpu=')} is the cheapest step" in decode.verdict
+    cards = [one for one in decode.buy if one.kind == "card" and one.comparable and one.cost_ratio is not None]
+    best = min(cards, key=lambda one: sure(one.cost_ratio))
+    name, now = best.change.removeprefix("gpu="), sure(best.usd_per_hour_now)
+    assert f"Of real cards that are surely faster, {name} does the work for the least: " in decode.verdict
+    then = now + sure(best.usd)
+    assert decode.verdict.endswith(f" ({then:.2f} USD/h against {now:.2f} of yours, {best.price}).")
+    assert f"at {sure(best.cost_ratio):.2f} times the dollars per unit" in decode.verdict
 
 
 def job(scenario: dict[str, Any]) -> Job:
@@ -179,13 +182,14 @@ def test_why_a_card_is_not_worth_it_is_true():
             "hardware": {"gpu": "rtx3090"},
         }
     )
-    said = why_not([bert], card("titan-rtx"), ["tensor_flops"])
+    said = why_not([bert], card("titan-rtx"), ["tensor_flops"], "tensor_flops")
     assert said.startswith("1.83x the tensor FLOP/s, but ")
     assert said.endswith("; it has 0.72x the memory bandwidth and 0.8x the power")
-    assert why_not([bert], card("quadro-rtx8000"), ["memory_capacity"]) == "2x the memory, which this does not need"
+    told = why_not([bert], card("quadro-rtx8000"), ["memory_capacity"], "tensor_flops")
+    assert told == "2x the memory, which this does not need; it is slower (40 % of the difference: matmul)"
     decode = job(DECODE)
     assert (
-        why_not([decode], card("b200-sxm-180gb"), ["tensor_flops"])
+        why_not([decode], card("b200-sxm-180gb"), ["tensor_flops"], "tensor_flops")
         == "2.27x the tensor FLOP/s, which this does not need"
     )
 

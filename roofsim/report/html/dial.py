@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import cos, inf, isinf, pi, sin
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.decide.prices import IDLE
 from roofsim.records import dataclass
 from roofsim.report import words
 from roofsim.report.html.bars import twice
@@ -13,7 +14,7 @@ from roofsim.report.html.svg import SvgDrawing, measure
 from roofsim.report.palette import card
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from roofsim.report.html.blocks import Chart, Data
 
@@ -56,18 +57,25 @@ def share(price: float, other: float) -> float:
 def of_offers(data: Data, at: Sequence[Any]) -> Chart | None:
     """Return the dial of two offers (`roofsim.decide.prices.offers_of`); None where no market prices what a step waits for."""
     offers = list(enumerate(data.at(pointer(*at)) or ()))
-    if all(one["percent"] is None for _, one in offers):
+    if all(_buys_nothing(one) for _, one in offers):
         return None
     sides = {
         one["resource"]: Side(
             name=words.RESOURCE_WORDS.get(one["resource"], one["resource"].replace("_", " ")),
-            price=inf if one["percent"] is None else one["percent"],
-            ends=(inf, inf) if one["percent"] is None else (one["low"], one["high"]),
+            price=inf if _buys_nothing(one) else one["percent"],
+            ends=(inf, inf) if _buys_nothing(one) else (one["low"], one["high"]),
             key=pointer(*at, place, "percent"),
         )
         for place, one in offers
     }
-    return dial(sides["memory_bandwidth"], sides["tensor_flops"], data=pointer(*at))
+    left = sides.pop("memory_bandwidth")
+    (right,) = sides.values()
+    return dial(left, right, data=pointer(*at))
+
+
+def _buys_nothing(offer: Mapping[str, Any]) -> bool:
+    """Tell whether more of a resource buys no speed to speak of: a little of it, or twice as much where that is known."""
+    return offer["percent"] is None or offer.get("doubled", IDLE) < IDLE
 
 
 def dial(left: Side, right: Side, *, data: str) -> Chart:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.timeline import timeline
 from roofsim.decide.market import market_of
-from roofsim.decide.prices import offers_of
+from roofsim.decide.prices import compute_of, offers_of
 from roofsim.report import room, text, words
 from roofsim.report.html import dial, lanes, memories, resources, rooflines
 from roofsim.report.html.bars import Bar, BarPiece, stacked
@@ -282,7 +282,9 @@ def _limits(data: Data, charts: dict[str, Any], result: Result) -> tuple[Any, ..
 
 def _offers(result: Result) -> list[dict[str, Any]]:
     """Return what 1 % more speed costs through bandwidth and through compute, at what the catalog's cards cost."""
-    return [] if result.elasticity is None else offers_of(result.elasticity, market_of(result.utilization.math))
+    if result.elasticity is None:
+        return []
+    return offers_of(result.elasticity, market_of(result.utilization.math, compute_of(result.elasticity)))
 
 
 def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
