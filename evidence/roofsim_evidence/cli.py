@@ -1,4 +1,4 @@
-"""The command line: ``evidence list | score | fit | page | record | seal | ablate``."""
+"""The command line: ``evidence list | score | fit | page | record | measured | seal | ablate``."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ Plain = Annotated[
     typer.Option("--plain", help="Score twice: as stated, and as an ordinary user would state it. Also of `servers`."),
 ]
 Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
+WriteTable = Annotated[bool, typer.Option("--write", help="Write it to hardware/measured.yaml.")]
 Sample = Annotated[
     bool,
     typer.Option("--sample", help="Fit nothing; print the rows of external tables that kernels.csv.gz is to hold."),
@@ -226,6 +227,14 @@ def record(*, check: CheckScores = False, release: Release = False) -> None:
     typer.echo(checked.text())
     if not checked.good:
         raise typer.Exit(1)
+
+
+@app.command("measured", epilog="evidence measured --write")
+def measured(*, write: WriteTable = False) -> None:
+    """Say of which cards and models runs were measured, in all sets: what `roofsim list` calls measured."""
+    from roofsim_evidence import whose_runs
+
+    typer.echo(f"wrote {whose_runs.rewrite()}" if write else whose_runs.text().rstrip("\n"))
 
 
 @app.command("seal", epilog="evidence seal\nevidence score forecasts")

@@ -116,7 +116,7 @@ def _kept(
         raise SpecError(Problem(f"`roofsim list {kind}s` takes no --{option}", hint=hint))
     column = chosen_by.column
     if text is True:
-        return [row for row in rows if row[column]]
+        return [row for row in rows if row[column] is True or (isinstance(row[column], list) and row[column])]
     if chosen_by.unit is not None:
         bound = _bound(option, str(text), chosen_by.unit)
         sign = -1.0 if chosen_by.most else 1.0

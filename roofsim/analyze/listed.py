@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from roofsim.errors import UnknownNameError
 from roofsim.spec import catalog, usual
@@ -11,6 +11,9 @@ from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.source import read_kept
 from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
+
+#: What a list says of a model none of whose runs was measured, while runs of others of its family were.
+OF_FAMILY: Final = "family"
 
 
 def catalog_rows(kind: str) -> list[dict[str, Any]]:
@@ -68,7 +71,7 @@ def _figures(kind: str, name: str) -> dict[str, Any]:
         return _node(data)
     if kind == "model":
         total = data.get("published_parameters")
-        return {"family": data["family"], "parameters": total, "measured": data["family"] in _measured("families")}
+        return {"family": data["family"], "parameters": total, "measured": _measured_model(name, data["family"])}
     return {"description": data.get("description", "")}
 
 
@@ -87,8 +90,12 @@ def _node(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _measured_model(name: str, family: str) -> bool | str:
+    """Tell whether runs of a model were measured; `OF_FAMILY` where they were of others of its family only."""
+    return name in _measured("models") or (OF_FAMILY if family in _measured("families") else False)
+
+
 @cache
 def _measured(what: str) -> frozenset[str]:
-    """Return the names of cards, or of families, of which runs were measured in some regime."""
-    regimes = read_kept(catalog.root() / "hardware" / "constants" / "intervals.yaml").data["measured"]
-    return frozenset(name for runs in regimes.values() for name in runs.get(what, ()))
+    """Return the names of cards, models or families of which runs were measured (`evidence measured --write`)."""
+    return frozenset(read_kept(catalog.root() / "hardware" / "measured.yaml").data[what])
