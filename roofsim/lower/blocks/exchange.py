@@ -42,6 +42,17 @@ def leave(layers: Layers, x: Tensor) -> Tensor:
     return emit(layers, "reduce_scatter", "tensor", shares.tensor, x, out)
 
 
+def summed_inside(layers: Layers, x: Tensor) -> Tensor:
+    """Sum the parts that the ranks of a tensor group computed, inside of a region, of which each then takes all for its share."""
+    ranks = layers.shares.tensor
+    if one(ranks):
+        return x
+    out = layers.b.tensor("summed", *x.shape, dtype=x.dtype, base=x)
+    whole = emit(layers, "all_reduce", "tensor", ranks, x, out, leaf="sum_inside")
+    shown = layers.b.tensor("shown", *x.shape, dtype=x.dtype, base=whole)
+    return emit(layers, "identity", "tensor", ranks, whole, shown, leaf="show_inside")
+
+
 def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     """Return the shape with another number of tokens: ``[tokens, width]`` or ``[batch, sequence, width]``."""
     axis = max(len(x.shape) - 2, 0)

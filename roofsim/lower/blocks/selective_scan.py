@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Scan
 from roofsim.graph.tensor import FP32, Tensor
+from roofsim.lower.blocks.exchange import enter, leave, summed_inside
 from roofsim.lower.blocks.states import keep_state, state_of
 from roofsim.numeric import Real, ceil, minimum
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.convolutional import VisionLayers
@@ -40,11 +41,16 @@ class MambaSizes:
 
 
 def mamba_mixer(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Tensor:
-    """Project, convolve over time, scan, project back; the other half of the projection gates the scan's result."""
+    """Project, convolve over time, scan, project back; the other half of the projection gates the scan's result.
+
+    Channels are split over a tensor group (vLLM, ``MambaMixer``): what a token's step and matrices are made of is summed on the way.
+    """
+    sizes = replace(sizes, channels=sizes.channels / layers.shares.tensor)
     with layers.b.scope(Purpose.MIXER):
         width = x.shape[-1]
+        x = enter(layers, x)
         mixed = _step(layers, call, sizes, x) if call.phase == "decode" else _sequence(layers, call, sizes, x)
-        return layers.linear(mixed, width, Purpose.PROJECT_OUT, bias=sizes.biases)
+        return leave(layers, layers.linear(mixed, width, Purpose.PROJECT_OUT, bias=sizes.biases))
 
 
 def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Tensor:
@@ -66,7 +72,7 @@ def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) ->
 
 def _projected(layers: VisionLayers, sizes: MambaSizes, hidden: Tensor) -> tuple[Tensor, ...]:
     """Return the low-rank step and the input and output matrices of each token."""
-    wide = layers.linear(hidden, sizes.rank + 2.0 * sizes.states, Purpose.PROJECT_X)
+    wide = summed_inside(layers, layers.linear(hidden, sizes.rank + 2.0 * sizes.states, Purpose.PROJECT_X))
     parts = layers.split(wide, sizes.rank, sizes.states, sizes.states)
     if sizes.norms == "none":
         return parts

@@ -246,6 +246,7 @@ class ExpertsBlock(LayerBlock):
 class MambaBlock(LayerBlock):
     """Mamba's mixer: projections around a convolution over time and a selective scan (arXiv 2312.00752)."""
 
+    splits_tensor: ClassVar[bool] = True
     recurrent: ClassVar[bool] = True
 
     state_size: Amount = 16
