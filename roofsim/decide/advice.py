@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Gains below this share of speed are not worth a line.
 LEAST: Final = 0.01
+#: What an assumption begins with that decides what is computed: a card without bf16 computes in another type.
+_CHOSEN: Final = "precision:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +43,16 @@ class Advice:
         Whose price it is, and of when; whether it is of the same market as that of the hardware now.
     why
         What stands behind it.
+    by_host
+        Whether a card is faster mostly by the host that it usually stands in.
     decided
         Whether the interval leaves no doubt that it is faster.
     measure
         Where it does not: whose time to measure, before and after, to decide.
     measure_command
         What writes the script that measures it; None where `roofsim calibrate measure` cannot.
+    notes
+        What is to be known of the scenario with it that does not hold of the one now: warnings, another precision that is assumed.
     """
 
     kind: str
@@ -59,15 +65,17 @@ class Advice:
     cost_ratio: float | None = None
     price: str | None = None
     comparable: bool = True
+    by_host: bool = False
     why: str = ""
     decided: bool = True
     measure: str | None = None
     measure_command: str | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         own = dict(self.__dict__)
-        return own | {"interval": None if self.interval is None else list(self.interval)}
+        return own | {"interval": None if self.interval is None else list(self.interval), "notes": list(self.notes)}
 
 
 def command_of(jobs: Sequence[Job], change: str, verb: str = "whatif") -> str:
@@ -101,8 +109,31 @@ def advice_of(
         decided=decided,
         measure=None if deciding is None else deciding.what,
         measure_command=None if deciding is None else deciding.command,
+        notes=_notes(jobs, gain),
         **others,
     )
+
+
+def warned_of(jobs: Sequence[Job], gain: Gain) -> bool:
+    """Tell whether a scenario itself warns of a change, not only its result: that copies of tables drift apart."""
+    for job, outcome in zip(jobs, gain.outcomes, strict=True):
+        after = None if outcome is None else job.asking.evaluated(outcome.made)
+        if after is not None and set(after.resolved.warnings) - set(job.asking.evaluation.resolved.warnings):
+            return True
+    return False
+
+
+def _notes(jobs: Sequence[Job], gain: Gain) -> tuple[str, ...]:
+    """Return what is to be known of the scenarios with a change, and does not hold of those now; each once."""
+    said: dict[str, None] = {}
+    for job, outcome in zip(jobs, gain.outcomes, strict=True):
+        if outcome is None or outcome.result is None:
+            continue
+        before, after = job.asking.before, outcome.result
+        said |= dict.fromkeys(one for one in after.warnings if one not in before.warnings)
+        chosen = [one for one in after.assumed if one.startswith(_CHOSEN) and one not in before.assumed]
+        said |= dict.fromkeys(f"assumed {one}" for one in chosen)
+    return tuple(said)
 
 
 def _cost_ratio(jobs: Sequence[Job], gain: Gain) -> float | None:

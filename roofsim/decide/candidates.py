@@ -67,13 +67,15 @@ class Candidate:
 def written(value: Any) -> str:
     """Return a value as the command line takes it.
 
-    >>> written(True), written(("qkv", "gate_up")), written("2x")
-    ('true', '[qkv, gate_up]', '2x')
+    >>> written(True), written(("qkv", "gate_up")), written("2x"), written({"kind": "qlora", "rank": 8})
+    ('true', '[qkv, gate_up]', '2x', '{kind: qlora, rank: 8}')
     """
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {written(one)}' for key, one in value.items())}}}"
     return str(value)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.decide.advice import LEAST, Advice, advice_of
-from roofsim.decide.candidates import Candidate, candidates
+from roofsim.decide.advice import LEAST, Advice, advice_of, warned_of
+from roofsim.decide.candidates import Candidate, candidates, written
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import Job, gain_of, mixed, pace_of
 from roofsim.decide.measurement import mostly
 from roofsim.errors import NoDataError, SpecError
 from roofsim.graph.tensor import DTYPES
 from roofsim.plans import planning_tools
+from roofsim.records import replace
 from roofsim.spec.precision.encodings import LINEAR, WeightPosition
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.scenario.document import with_override
+from roofsim.units import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +37,11 @@ _FIXED: Final = ("parallel.virtual_stages", "parallel.schedule", "parallel.conte
 _LEAST_BITS: Final = 4.0
 #: Bits per weight at which a number format begins to be one of 16, of 8 and of 4 bits.
 _WIDTHS: Final = (12.0, 7.0, _LEAST_BITS)
+#: Roles of a precision that matter, in this order: in inference, and in training.
+_SERVES: Final = ("weights", "operands", "compute", "key_value_cache", "attention")
+_LEARNS: Final = ("compute", "parameters", "gradients", "master_parameters", "optimizer_state", "operands", "attention")
+#: Roles that are named at most.
+_NAMED: Final = 3
 #: Ratios of speeds that are the same.
 _SAME: Final = 1e-9
 
@@ -138,7 +145,23 @@ def _worked_out(jobs: Sequence[Job], candidate: Candidate) -> Advice | None:
     gain = gain_of(jobs, read_changes(candidate.changes), everywhere=False)
     if gain is None or gain.ratio < 1.0 + LEAST or not gain.fits or not _learns(jobs, gain):
         return None
-    return advice_of(jobs, gain, kind=candidate.group, change=candidate.text, why=_why(candidate, jobs, gain), usd=0.0)
+    return _free(jobs, gain, candidate.group, candidate.text, _why(candidate, jobs, gain))
+
+
+def _free(jobs: Sequence[Job], gain: Gain, kind: str, change: str, why: str) -> Advice:
+    """Return a gain as advice that costs nothing; what makes jobs fit needs no measurement."""
+    advice = advice_of(jobs, gain, kind=kind, change=change, why=why, usd=0.0)
+    return replace(advice, decided=True, measure=None, measure_command=None) if _makes_fit(jobs, gain) else advice
+
+
+def _makes_fit(jobs: Sequence[Job], gain: Gain) -> bool:
+    """Tell whether jobs that do not fit now all fit with a change, of which there is at least one."""
+    fits = [
+        outcome is not None and outcome.result is not None and bool(outcome.result.memory.fits)
+        for job, outcome in zip(jobs, gain.outcomes, strict=True)
+        if not job.asking.before.memory.fits
+    ]
+    return bool(fits) and all(fits)
 
 
 def _learns(jobs: Sequence[Job], gain: Gain) -> bool:
@@ -162,30 +185,46 @@ def _width(name: str) -> float:
 
 def _why(candidate: Candidate, jobs: Sequence[Job], gain: Gain) -> str:
     """Say who has it, and what else it changes: number formats that are others, or more work per step."""
-    lacking = any(not job.asking.before.memory.fits for job in jobs)
     parts = [
-        "makes it fit" if lacking else "",
+        "makes it fit" if _makes_fit(jobs, gain) else "",
         candidate.origin or (mostly(jobs, gain) if candidate.group == "engine" else ""),
     ]
+    parts.append(_formats(jobs, gain))
+    if candidate.group == "batch" and not candidate.exact:
+        trains = jobs[0].asking.stated["workload"]["phase"] == "train"
+        parts.append("the optimizer sees larger batches" if trains else _waits(jobs, gain))
+    return "; ".join(part for part in parts if part)
+
+
+def _formats(jobs: Sequence[Job], gain: Gain) -> str:
+    """Say which number formats are others, of the first job in which any are: those that its phase computes with."""
     for job, outcome in zip(jobs, gain.outcomes, strict=True):
         if outcome is None or outcome.result is None:
             continue
         before, after = (one.scenario["workload"]["precision"] for one in (job.asking.before, outcome.result))
-        roles = [role for role in after if role not in ("name", "math", "autocast") and after[role] != before[role]]
+        named = _LEARNS if job.asking.stated["workload"]["phase"] == "train" else _SERVES
+        roles = [role for role in named if after[role] != before[role]]
         if roles:
-            formats = ", ".join(f"{role.replace('_', ' ')} {after[role] or 'none'}" for role in roles[:3])
-            parts.append(f"other number formats ({formats})")
-            break
-    if candidate.group == "batch" and not candidate.exact:
-        trains = jobs[0].asking.stated["workload"]["phase"] == "train"
-        parts.append(
-            "the optimizer sees larger batches" if trains else "each sequence or image waits longer for its pass"
-        )
-    return "; ".join(part for part in parts if part)
+            usual = {"weights": after["parameters"], "operands": after["compute"]}
+            formats = ", ".join(
+                f"{role.replace('_', ' ')} {after[role] or usual.get(role, 'none')}" for role in roles[:_NAMED]
+            )
+            return f"other number formats ({formats})"
+    return ""
+
+
+def _waits(jobs: Sequence[Job], gain: Gain) -> str:
+    """Say by how much the pass that each sequence or image waits for gets longer, of the job in which it does most."""
+    longer = max(
+        float(outcome.result.step_time) / float(job.asking.before.step_time) - 1.0
+        for job, outcome in zip(jobs, gain.outcomes, strict=True)
+        if outcome is not None and outcome.result is not None
+    )
+    return f"a pass takes {percent(longer)} longer" if longer >= LEAST else ""
 
 
 def _layouts(jobs: Sequence[Job]) -> list[Advice]:
-    """Return the best layout of a job on several GPUs, as a search over layouts finds it; of a mix none."""
+    """Return the best layout of a job on several GPUs for the same samples at a time, as a search finds it; of a mix none."""
     (job, *others) = jobs
     if others or job.asking.evaluation.resolved.gpus == 1:
         return []
@@ -198,34 +237,49 @@ def _layouts(jobs: Sequence[Job]) -> list[Advice]:
     except (SpecError, NoDataError):
         return []
     changes = {} if best is None else _differing(job, best.changes)
-    if not changes:
+    text = ",".join(f"{key}={written(value)}" for key, value in changes.items())
+    gain = gain_of(jobs, read_changes(text), everywhere=True) if changes else None
+    if gain is None or gain.ratio < 1.0 + LEAST or not gain.fits or warned_of(jobs, gain):
         return []
-    made = read_changes(changes)
-    gain = gain_of(jobs, made, everywhere=True)
-    if gain is None or gain.ratio < 1.0 + LEAST:
-        return []
-    text = ",".join(change.text for change in made)
-    return [advice_of(jobs, gain, kind="layout", change=text, why="the best that `roofsim plan` finds", usd=0.0)]
+    return [_free(jobs, gain, "layout", text, f"the best that `roofsim plan` finds{_dealt_out(job, gain)}")]
+
+
+def _dealt_out(job: Job, gain: Gain) -> str:
+    """Say how a layout deals the samples that are there at a time out to other numbers of replicas; of training nothing."""
+    (outcome,) = gain.outcomes
+    if outcome is None or outcome.result is None or job.asking.stated["workload"]["phase"] == "train":
+        return ""
+    now, then = (
+        (one["workload"]["micro_batch_size"], one["parallel"]["data"])
+        for one in (job.asking.stated, outcome.result.scenario)
+    )
+    if now == then:
+        return ""
+    return f", for as many samples at a time ({then[1]} x {then[0]} instead of {now[1]} x {now[0]})"
 
 
 def _same_step(job: Job) -> Document:
-    """Return the scenario of a job with the samples of its step stated, so that every layout does the same work."""
-    workload = job.asking.stated["workload"]
-    if workload["phase"] != "train":
-        return job.asking.document
-    return with_override(
-        job.asking.document, "workload.global_batch_size", workload["global_batch_size"], "the samples of a step"
-    )
+    """Return the scenario of a job with the samples of its step stated, so that every layout does the same work.
+
+    In inference these are the samples of a replica's pass, and the replicas.
+    """
+    stated, document = job.asking.stated, job.asking.document
+    workload, origin = stated["workload"], "the samples of a step"
+    if workload["phase"] == "train":
+        return with_override(document, "workload.global_batch_size", workload["global_batch_size"], origin)
+    return with_override(document, "parallel.data", stated["parallel"]["data"], origin)
 
 
 def _differing(job: Job, changes: Any) -> dict[str, Any]:
-    """Return the keys of a layout that the scenario has otherwise."""
-    stated = job.asking.stated
+    """Return the keys of a layout that the scenario has otherwise; null takes a key back that the scenario states."""
+    stated, document = job.asking.stated, job.asking.document
     return {
         key if section == "workload" else f"{section}.{key}": value
         for section in ("parallel", "workload")
         for key, value in changes.get(section, {}).items()
         if stated[section].get(key) != value
+        and not (section == "workload" and key == "batch_size")  # the same number as micro_batch_size
+        and (value is not None or document.states(section, key))
     }
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _WAITS: Final = {WAIT_NAMES[name][0]: LAUNCHES for name in ("launches", "between_passes")}
 #: Share of a difference from which on a cause is named as where most of it is.
 _STANDS_OUT: Final = 0.3
+#: Least share of a class's time, before and after, that the kernels of a script must take for it to decide.
+_DECIDES: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +74,15 @@ def _weighed(jobs: Sequence[Job], gain: Gain) -> list[tuple[float, str, Job, Cha
 
 
 def _command(job: Job, outcome: ChangedScenario, change: str, name: str) -> str | None:
-    """Return the command that writes a script for a class of ops; None where no script can time them."""
+    """Return the command that writes a script for a class of ops; None where no script can time them, or most of their time."""
     after = job.asking.evaluated(outcome.made) if name in GROUPS else None
     if after is None:
         return None
     try:
         asked = asked_of_evaluations([job.asking.evaluation, after], name)
     except SpecError:
+        return None
+    if asked.share < _DECIDES:
         return None
     options = f"--set {shlex.quote(change)} --for {name} --output {asked.gpu}-{name}.py"
     return f"roofsim calibrate measure {job.command} {options}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.used_prices import quote_in
 from roofsim.analyze.verdicts import missing_there
 from roofsim.api import resolve_document
-from roofsim.decide.advice import Advice, advice_of
+from roofsim.decide.advice import Advice, advice_of, warned_of
 from roofsim.decide.candidates import written
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of
@@ -30,6 +30,12 @@ _OTHER: Final = 2
 _CARD: Final = "hardware.gpu"
 #: What is said of remedies by which something else is computed.
 _OTHERWISE: Final = "changes what is computed"
+#: What is added where less is computed: shorter sequences, prompts or images.
+_SHORTER: Final = "shortens the sequences"
+#: What gains and costs are against, of jobs that do not fit.
+AGAINST: Final = (
+    "Faster and cost are against the speed that it would have with enough memory: as it is, it does not run."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +49,13 @@ class Fitting:
     def sentence(self, free: Sequence[Advice], buy: Sequence[Advice]) -> str:
         """Return that it does not fit, and the fastest way to make it fit; of all that is proposed for free and to buy."""
         memory = self.job.asking.before.memory
-        taken = f"it needs {binary_bytes(float(memory.device_total))} of {binary_bytes(float(memory.capacity))}"
+        needs, has = binary_bytes(float(memory.device_total)), binary_bytes(float(memory.capacity))
+        taken = f"it needs {needs}, and the card has {has}"
         elsewhere = missing_there(memory.missing_off_device)
         said = f"Memory first: {self.job.name} does not fit, {elsewhere or taken}. "
-        best = max(free, key=lambda one: (not _computes_otherwise(one), one.gain), default=None)
+        best = max(
+            free, key=lambda one: (not _computes_otherwise(one), _SHORTER not in one.why, one.gain), default=None
+        )
         if best is not None:
             pace = f"at {1.0 + best.gain:.2f} times the speed that it would have with enough memory"
             command = self.job.command.replace(" --base ", " --set ")  # as `fit` calls it
@@ -64,14 +73,24 @@ def _computes_otherwise(one: Advice) -> bool:
     return one.kind == "precision" or _OTHERWISE in one.why
 
 
+def lacking(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs that do not fit as they are."""
+    return [job for job in jobs if not bool(job.asking.before.memory.fits)]
+
+
+def _shortens(remedy: Remedy) -> bool:
+    """Tell whether a remedy computes less: shorter sequences, prompts or contexts."""
+    return any(change.group == "length" for change in remedy.changes)
+
+
 def fitting(jobs: Sequence[Job]) -> Fitting | None:
     """Return what makes the first job fit that does not; None where all do."""
-    lacking = [job for job in jobs if not bool(job.asking.before.memory.fits)]
-    if not lacking:
+    lack = lacking(jobs)
+    if not lack:
         return None
     from roofsim.search.fitting.answer import fit_document
 
-    job = lacking[0]
+    job = lack[0]
     try:
         remedies = fit_document(job.asking.document, resolve_document).remedies
     except (SpecError, NoDataError):
@@ -81,8 +100,11 @@ def fitting(jobs: Sequence[Job]) -> Fitting | None:
 
 
 def _proposed(jobs: Sequence[Job], job: Job, remedies: Sequence[Remedy], most: int) -> tuple[Advice, ...]:
+    """Return remedies as advice, those that compute all that is asked for first."""
     prices = Prices(job.asking.document)
-    every = [one for remedy in remedies if (one := _advice(jobs, job, remedy, prices)) is not None]
+    every = [
+        one for remedy in sorted(remedies, key=_shortens) if (one := _advice(jobs, job, remedy, prices)) is not None
+    ]
     return tuple(every[:most])
 
 
@@ -94,17 +116,22 @@ def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy, prices: Prices) -> Ad
         gain = gain_of(jobs, read_changes(text), everywhere=False)
     except SpecError:
         return None
-    if gain is None or not gain.fits:
+    if (
+        gain is None
+        or not gain.fits
+        or (remedy.attempt.gpus > job.asking.evaluation.resolved.gpus and warned_of(jobs, gain))
+    ):
         return None
     before, after = job.asking.before.cost["usd_per_hour"], remedy.attempt.usd_per_hour
     usd: Any = None if before is None or after is None else float(after) - float(before)
     card = None if "hardware.gpus" in changes else changes.get(_key(_CARD))
     otherwise = f"; {_OTHERWISE}" if any(one.computes_otherwise for one in remedy.changes) else ""
+    otherwise += f", and {_SHORTER}" if _shortens(remedy) else ""
     held = f"{binary_bytes(remedy.attempt.memory)} of {binary_bytes(remedy.attempt.capacity)}"
     advice = advice_of(
         jobs,
         gain,
-        kind="gpus" if remedy.hardware else "memory",
+        kind=_kind(job, remedy),
         change=text,
         why=f"makes it fit: {held}{otherwise}",
         usd=usd if remedy.hardware else 0.0,
@@ -116,6 +143,13 @@ def _advice(jobs: Sequence[Job], job: Job, remedy: Remedy, prices: Prices) -> Ad
         shown = None if outcome is None or outcome.result is None else quote_in(outcome.result.cost, gpus)
         advice = replace(advice, **priced(prices.beside(card, shown), gpus, gain.ratio))
     return replace(advice, decided=True, measure=None, measure_command=None)
+
+
+def _kind(job: Job, remedy: Remedy) -> str:
+    """Return what a remedy is about: more GPUs, another card, or the memory of the hardware there is."""
+    if not remedy.hardware:
+        return "memory"
+    return "gpus" if remedy.attempt.gpus > job.asking.evaluation.resolved.gpus else "card"
 
 
 def _key(path: str) -> str:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from roofsim.decide.remedies import AGAINST, lacking
+from roofsim.errors import Place, SpecError
 from roofsim.report import words
 from roofsim.report.grid import Column, Grid, number, text
 from roofsim.report.prices import at_one_seller, others_said, star
+from roofsim.spec.scenario.document import section_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +23,19 @@ if TYPE_CHECKING:
 #: Limits that are printed, and the least share of the time that one must have.
 _LIMITS: Final = 4
 _LEAST: Final = 0.02
+#: Key of a scenario with its section, at the start of a change.
+_PATH: Final = re.compile(r"(?:^|(?<=, ))(?:parallel|hardware|workload)\.(?P<key>[\w.]+)(?==)")
+#: What is said where there is nothing to change, and nothing to buy; by whether a job does not fit.
+_NOTHING: Final = {
+    False: (
+        "Nothing that was tried is surely faster on the same hardware.",
+        "Nothing that was tried is surely worth buying.",
+    ),
+    True: (
+        "Nothing that was tried makes it fit on the same hardware.",
+        "No card and no number of GPUs that was tried makes it fit.",
+    ),
+}
 _KINDS: Final = {
     "memory_bandwidth": "bandwidth",
     "tensor_flops": "compute",
@@ -44,17 +60,27 @@ def print_advice(console: Console, answer: Advised) -> None:
         console.print(Text(f"Note: {note}."))
     for line in filter(None, (_market_line(answer),)):
         console.print(Text(line, style="dim"))
-    for title, every, nothing in (
-        ("to change for free", answer.free, "Nothing that was tried is surely faster on the same hardware."),
-        ("to buy", answer.buy, "Nothing that was tried is surely worth buying."),
-    ):
+    free, buy = _NOTHING[bool(lacking(answer.jobs))]
+    for title, every, nothing in (("to change for free", answer.free, free), ("to buy", answer.buy, buy)):
         console.print(_table(title, every) if every else Text(f"\n{nothing}"))
     if answer.undecided:
         console.print(_undecided(answer.undecided))
     if answer.not_worth:
         console.print(_not_worth(answer.not_worth))
-    for line in filter(None, (_prices_line(answer), _shown_by(answer), *_deciding(answer.undecided))):
+    lines = (*_notes(answer), _against(answer), _prices_line(answer), _shown_by(answer), *_deciding(answer.undecided))
+    for line in filter(None, lines):
         console.print(Text(line, style="dim"))
+
+
+def _notes(answer: Advised) -> list[str]:
+    """Return what is to be known of each proposal that does not hold of the scenario as it is."""
+    every = (*answer.free, *answer.buy, *answer.undecided)
+    return [f"{_change(one)}: {'; '.join(one.notes)}." for one in every if one.notes]
+
+
+def _against(answer: Advised) -> str:
+    """Say what gains and costs are against, where the scenario as it is cannot run."""
+    return AGAINST if lacking(answer.jobs) and (answer.free or answer.buy) else ""
 
 
 def _prices_line(answer: Advised) -> str:
@@ -91,8 +117,10 @@ def _market_line(answer: Advised) -> str:
         for name, shown in (
             ("memory_bandwidth", "bandwidth"),
             ("tensor_flops", "tensor FLOP/s"),
+            ("vector_flops", "FLOP/s of ordinary units"),
             ("memory_capacity", "memory"),
         )
+        if name in market.exponents
     ]
     scatter = words.percent(market.scatter)
     return f"Market: {words.count(market.cards)} {what} ask {', '.join(parts)} (single prices scatter by {scatter})."
@@ -128,14 +156,14 @@ def _undecided(every: tuple[Advice, ...]) -> Grid:
 
 def _deciding(every: tuple[Advice, ...]) -> list[str]:
     """Return the command that writes the measurement of each candidate; say of which no script times the kernels."""
-    lines = [f"{one.change}: {one.measure_command}" for one in every if one.measure_command is not None]
-    others = [one.change for one in every if one.measure_command is None]
+    lines = [f"{_change(one)}: {one.measure_command}" for one in every if one.measure_command is not None]
+    others = [_change(one) for one in every if one.measure_command is None]
     if lines:
         lines.insert(
             0, "What decides, as a script to run on the card; with --calibration its result narrows the interval:"
         )
     if others:
-        lines.append(f"No script times what decides on {', '.join(others)}: time a step of each.")
+        lines.append(f"No script times what decides on {'; '.join(others)}, or half of it: time a step of each.")
     return lines
 
 
@@ -147,10 +175,17 @@ def _not_worth(every: tuple[Advice, ...]) -> Grid:
 
 
 def _change(one: Advice) -> str:
-    """Return a change with room to break it over lines."""
-    return re.sub(
-        r"(?<![\w.])(parallel|hardware|engine_facts|workload)\.", "", one.change.replace(", ", ",").replace(",", ", ")
-    )
+    """Return a change as ``--set`` takes it, with room to break it over lines."""
+    spaced = one.change.replace(", ", ",").replace(",", ", ")
+    return _PATH.sub(lambda found: found["key"] if _is_short(found) else found[0], spaced)
+
+
+def _is_short(found: re.Match[str]) -> bool:
+    """Tell whether a key means the same without its section."""
+    try:
+        return section_path(found["key"], Place("--set")) == section_path(found[0], Place("--set"))
+    except SpecError:
+        return False
 
 
 def _kind(one: Advice) -> str:

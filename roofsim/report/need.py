@@ -30,8 +30,9 @@ _NAMES: Final = {"memory_capacity": "memory capacity"}
 _NOTHING: Final = 1e-4
 #: What the traffic between GPUs counts as.
 LANES: Final = ("intra_node_link", "host_link")
-#: Digits of a factor to try, and what is rounding only.
+#: Digits of a factor to try, its places behind the point at most, and what is rounding only.
 _DIGITS: Final = 4
+_PLACES: Final = 12
 _ROUNDING: Final = 1e-9
 
 
@@ -246,11 +247,12 @@ def _to_try(answer: Need) -> list[str]:
 def rounded_up(factor: float) -> str:
     """Return a factor with four digits that is not below it.
 
-    >>> rounded_up(48.70123), rounded_up(2.0)
-    ('48.71', '2')
+    >>> rounded_up(48.70123), rounded_up(2.0), rounded_up(123456.7)
+    ('48.71', '2', '123500')
     """
     size = 10.0 ** (math.floor(math.log10(factor)) - _DIGITS + 1)
-    return f"{math.ceil(factor / size * (1.0 - _ROUNDING)) * size:.{_DIGITS}g}"
+    digits = f"{math.ceil(factor / size * (1.0 - _ROUNDING)) * size:.{_DIGITS}g}"
+    return f"{float(digits):.{_PLACES}f}".rstrip("0").rstrip(".")
 
 
 def _mix(factors: dict[str, float]) -> str:

@@ -12,12 +12,16 @@ from roofsim.errors import RoofsimError
 from roofsim.spec.catalog import Kind, resolve_name
 
 PAGE = Path(__file__).parents[2] / "docs/reference/names.md"
+MEASUREMENTS = Path(__file__).parents[2] / "evidence" / "measurements"
 ASKED: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 HEAD = """# Names
 
 Which names of models, cards, nodes and engines that people ask for have an answer. The names were chosen by hand in November 2026
 from hubs, benchmarks, price lists and threads; some entries and spellings were added because of this list, so what is asked
 for next is answered less often. `python -m tests.spec.names_asked --write` makes this page.
+
+A name that is known is not a run that can be said: of {total} rates and latencies of MLPerf Inference, {unsaid} ({share}) are of no
+scenario, each with [its reason](../mlperf-inference.md#what-no-scenario-can-say).
 
 | asked for in | kind | names | answered |
 | --- | --- | --- | --- |
@@ -39,6 +43,15 @@ def answered(kind: Kind, name: str) -> bool:
     return True
 
 
+def rows_of_mlperf() -> tuple[int, int]:
+    """Return how many rows of MLPerf Inference were read, and how many no scenario can say."""
+    said, unsaid = (
+        len((MEASUREMENTS / name).read_text(encoding="utf-8").splitlines())
+        for name in ("mlperf-inference.jsonl", "mlperf-inference-unsaid.csv")
+    )
+    return said + unsaid - 1, unsaid - 1  # the CSV file has a line of heads
+
+
 def page() -> str:
     """Return the page."""
     rows, without = [], []
@@ -47,7 +60,9 @@ def page() -> str:
         known, whole = len(group["names"]) - len(missing), len(group["names"])
         rows.append(f"| {group['where']} | {group['kind']} | {whole} | {known} ({100 * known / whole:.0f} %) |\n")
         without += [f"| `{name}` | {ASKED['unanswered'][name]} |\n" for name in missing]
-    return HEAD + "".join(rows) + WITHOUT + "".join(without)
+    total, unsaid = rows_of_mlperf()
+    head = HEAD.format(total=total, unsaid=unsaid, share=f"{unsaid / total:.0%}")
+    return head + "".join(rows) + WITHOUT + "".join(without)
 
 
 if __name__ == "__main__":

@@ -150,4 +150,5 @@ def _groups(rows: Rows) -> str:
 def _reasons(unsaid: Sequence[Unsaid]) -> str:
     counted = Counter((row.benchmark, row.reason) for row in unsaid)
     cells = [(benchmark, reason, str(number)) for (benchmark, reason), number in counted.most_common()]
+    cells.append(("all", "", str(len(unsaid))))
     return table(("benchmark", "why", "rows"), cells, left=2)

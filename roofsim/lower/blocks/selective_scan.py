@@ -43,7 +43,7 @@ class MambaSizes:
 def mamba_mixer(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Tensor:
     """Project, convolve over time, scan, project back; the other half of the projection gates the scan's result.
 
-    Channels are split over a tensor group (vLLM, ``MambaMixer``): what a token's step and matrices are made of is summed on the way.
+    Channels are split over a tensor group (vLLM, ``MambaMixer``): what makes the steps of tokens is summed on the way.
     """
     sizes = replace(sizes, channels=sizes.channels / layers.shares.tensor)
     with layers.b.scope(Purpose.MIXER):

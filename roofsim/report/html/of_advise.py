@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.result import plain
+from roofsim.decide.remedies import AGAINST, lacking
 from roofsim.report import words
 from roofsim.report.html import dial, resources
 from roofsim.report.html.bars import Bar, BarPiece, stacked
@@ -37,6 +38,8 @@ _LISTS: Final = {
     "undecided": "Undecided: the gain lies inside the error bar",
     "not_worth": "Not worth it",
 }
+#: Lists of what is proposed.
+_PROPOSED: Final = ("free", "buy", "undecided")
 
 
 def page(advised: Advised, asked: AskedReport) -> ReportPage:
@@ -60,7 +63,15 @@ def page(advised: Advised, asked: AskedReport) -> ReportPage:
             Section(title="Buy bandwidth or compute", blocks=(dial.of_offers(data, ("answer", "one_percent")),)),
             Section(title="What the time waits for", blocks=(_limits(data),)),
             *(
-                Section(title=title, blocks=(*_gains(data, name), _table(data, name), _commands(data, name)))
+                Section(
+                    title=title,
+                    blocks=(
+                        *_gains(data, name),
+                        _table(data, name),
+                        _notes(data, name, advised),
+                        _commands(data, name),
+                    ),
+                )
                 for name, title in _LISTS.items()
             ),
             Section(
@@ -146,6 +157,15 @@ def _table(data: Data, name: str) -> CellTable | Prose:
     below = " ".join((*(f"{line}." for line in at_one_seller(beside, now)), *([others.strip()] if others else ())))
     heads = ("change", "faster", "USD/h", "cost per unit", "why")
     return CellTable(heads=heads, rows=tuple(rows), numeric=(False, True, True, True, False), below=below)
+
+
+def _notes(data: Data, name: str, advised: Advised) -> Prose | None:
+    """Return what is to be known of each proposal that does not hold of the scenario as it is, and what gains are against."""
+    every = data.at(pointer("answer", name))
+    lines = [f"{one['change']}: {'; '.join(one['notes'])}." for one in every if one["notes"] and name in _PROPOSED]
+    if every and name in _PROPOSED and lacking(advised.jobs):
+        lines.insert(0, AGAINST)
+    return Prose(lines=tuple(lines), tone="quiet") if lines else None
 
 
 def _more_dollars(value: float) -> str:

@@ -10,6 +10,7 @@ from roofsim.search.fitting.bench import reach
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ _SHARDINGS: Final = ("none", "optimizer", "gradients", "full")
 _CARDS: Final = 4
 #: Keys that decide what is computed.
 _DECIDING: Final = frozenset(
-    {"precision", "optimizer", "sequence_length", "prompt_length", "output_length", "context_length", "image_size"}
+    {
+        *("precision", "optimizer", "adapter"),
+        *("sequence_length", "prompt_length", "output_length", "context_length", "image_size"),
+    }
 )
 #: AdamW over lists of tensors, which holds more beside them than one kernel for all does.
 _GROUPED: Final = "adamw"
@@ -93,6 +97,7 @@ def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     if not trains:
         return
     yield from _recomputation(resolved)
+    yield from _quantised_base(resolved)
     for name, key, value in leaner_choices(resolved):
         yield Change(name=name, group=f"leaner {key}", changes={key: value})
     if resolved.workload.optimizer == _GROUPED:
@@ -123,6 +128,17 @@ def _recomputation(resolved: Resolved) -> Iterator[Change]:
     now = given if isinstance(given, str) else given.policy
     for kind in _RECOMPUTES[_RECOMPUTES.index(now) + 1 :] or (("full",) if given != "full" else ()):
         yield Change(name=f"{kind} recomputation", group="recompute", changes={"workload.recompute": kind})
+
+
+def _quantised_base(resolved: Resolved) -> Iterator[Change]:
+    """Return the same adapters beside a base in 4 bits, where it is stored wide."""
+    given = resolved.workload.adapter
+    wide = given == "lora" or (isinstance(given, Adapter) and given.kind == "lora" and given.base in (None, "none"))
+    if given is None or not wide:
+        return
+    stated = {} if isinstance(given, str) else given.model_dump(mode="json", exclude_unset=True, exclude={"base"})
+    changes: Changes = {"workload.adapter": {**stated, "kind": "qlora"} if stated.keys() - {"kind"} else "qlora"}
+    yield Change(name="qlora, the frozen base in 4 bits", group="adapter", changes=changes)
 
 
 def _batches(resolved: Resolved, fitting: int) -> Iterator[Change]:
