@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.errors import Place, Problem, UnknownNameError, did_you_mean
 from roofsim.importers.captured.form import Capture
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import NONE, shipped_physics
+from roofsim.spec.engine.choice import read_choice
 from roofsim.spec.engine.editor import engine_schema, with_engine_facts
+from roofsim.spec.engine.find import choose, without_facts
 from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.versions import Releases
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.model.registry import all_families, family_schema
@@ -38,6 +41,8 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 #: What physical constants are shown as, and what all files of constants are.
 PHYSICS: Final = "physics"
 CONSTANTS: Final = "constants"
+#: Where a name to show stands.
+_SHOWN: Final = Place("show")
 KINDS = ("gpu", "system", "engine", "model", "architecture")
 
 
@@ -60,6 +65,8 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
         problem = f"unknown catalog {what!r}" if kind is None else f"expected the name of a {kind} to show"
         hint = did_you_mean(what, KINDS) if kind is None else f"`roofsim list {kind}s` shows all."
         raise UnknownNameError(Problem(problem, hint=hint))
+    if kind == "engine":
+        return _engine(name)
     full_name = catalog.resolve_name(cast("catalog.Kind", kind), name)
     return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), full_name).data}
 
@@ -79,8 +86,24 @@ def file_of(what: str, name: str | None) -> str:
         file = constants.get(shown["name"], constants[PHYSICS])
     else:
         key = cast("catalog.Kind", kind)
-        file = catalog.names(key).get(shown["name"]) or catalog.plugged(key)[shown["name"]][0]
+        stem = read_choice(shown["name"], _SHOWN).name if kind == "engine" else shown["name"]
+        file = catalog.names(key).get(stem) or catalog.plugged(key)[stem][0]
     return file.read_text(encoding="utf-8").rstrip("\n")
+
+
+def _engine(name: str) -> dict[str, Any]:
+    """Return an engine as a run takes it: with the facts of the version and the variants that its name states."""
+    stem = read_choice(name, _SHOWN).name
+    known = without_facts(stem)
+    if known is not None:
+        raise UnknownNameError(Problem(f"engine {name[:40]} {known[0]}", hint=known[1]))
+    catalog.resolve_name("engine", stem)  # refuses an unknown one without saying where it stood
+    chosen = choose(name, _SHOWN)
+    data = dict(chosen.stated.document.data)
+    if chosen.label == data["name"]:
+        return {"kind": "engine", **data}
+    own = {key: value for key, value in data.items() if key not in Releases.model_fields}
+    return {"kind": "engine", **own, "name": chosen.label, "sources": {**data["sources"], **chosen.sources}}
 
 
 def _physics(name: str | None) -> dict[str, Any]:
@@ -143,6 +166,8 @@ def _unique_entry(name: str) -> dict[str, Any]:
         key = cast("catalog.Kind", kind)
         if catalog.normal(name) in (*catalog.plugged(key), *catalog.known_aliases(key)):
             return entry(kind, name)
+    if "+" in name or "@" in name or without_facts(name) is not None:
+        return _engine(name)
     raise UnknownNameError(Problem(f"no catalog has an entry {name!r}", hint=_close(name, known)))
 
 

@@ -14,6 +14,8 @@ from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.spec.engine.facts import Stated
 
 
@@ -82,20 +84,31 @@ _SPELLINGS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """An engine's document with the facts of a version, its name in one word, and what is to be said of it."""
+    """An engine's document with the facts of a version, its name in one word, and what is to be said of it.
+
+    Attributes
+    ----------
+    sources
+        Where the facts of the version and the variant are from, by fact.
+    """
 
     stated: Stated
     label: str
     notes: tuple[str, ...]
+    sources: Mapping[str, str]
+
+
+def without_facts(name: str) -> tuple[str, str] | None:
+    """Return why a stack has no facts, and what to do instead; None of any other name."""
+    key = catalog.normal(name)
+    return WITHOUT_FACTS.get(_SPELLINGS.get(key, key))
 
 
 def _check_known(name: str, place: Place) -> None:
     """Refuse a stack that is known to have no facts, with the reason."""
-    key = catalog.normal(name)
-    key = _SPELLINGS.get(key, key)
-    if key in WITHOUT_FACTS:
-        why, instead = WITHOUT_FACTS[key]
-        raise SpecError(Problem(f"engine {name[:40]} {why}", place, "workload.engine", instead))
+    known = without_facts(name)
+    if known is not None:
+        raise SpecError(Problem(f"engine {name[:40]} {known[0]}", place, "workload.engine", known[1]))
 
 
 def choose(given: str | EngineChoice, place: Place, precision: str | None = None) -> Chosen:
@@ -114,10 +127,12 @@ def choose(given: str | EngineChoice, place: Place, precision: str | None = None
     _check_version(choice, parts, name, place)
     notes = [] if catalog.normal(choice.name) == name else [f"engine {choice.name}: {name}"]
     changed: list[str] = []
+    sources: dict[str, str] = {}
     for entry in parts.versions:
         if _is_before(choice, entry, parts, name, place):
             stated = _with(stated, entry.facts, place)
             changed += entry.facts
+            sources |= entry.sources
     when = _moment(choice, parts)
     if when is not None and parts.library_date == "release":
         stated = _with(stated, {"library_released": when}, place)
@@ -128,8 +143,10 @@ def choose(given: str | EngineChoice, place: Place, precision: str | None = None
         choice = EngineChoice(name=choice.name, version=choice.version, released=choice.released, variant=own)
         notes.append(f"engine {name}: {choice.label(name)}, as its {precision} runs are")
     for variant in choice.variants:
-        stated = _with(stated, _variant(parts, variant, name, place).facts, place)
-    return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))
+        own_facts = _variant(parts, variant, name, place)
+        stated = _with(stated, own_facts.facts, place)
+        sources |= own_facts.sources
+    return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes), sources=sources)
 
 
 def version_assumed(engine: Engine, label: str) -> bool:
