@@ -1,4 +1,4 @@
-"""Say what an engine's users ask for to keep less in training, and what a scenario does not ask for yet."""
+"""Say what an engine's users ask for to keep less on the device, and what a scenario does not ask for yet."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ def leaner_choices(resolved: Resolved) -> Iterator[tuple[str, str, Any]]:
         if asked and narrow in resolved.gpu.peak and not _narrow(resolved, role):
             asked, names = asked | {role: narrow}, [*names, f"{role} in {narrow}"]
             yield " and ".join(names), "workload.precision", asked
+
+
+def experts_may_move(resolved: Resolved) -> bool:
+    """Tell whether the host could keep the routed experts and multiply with them, as this engine does, and keeps no weights yet."""
+    offload = resolved.parallel.offload
+    return (
+        resolved.workload.phase != "train"
+        and resolved.engine.offload.layers == "computed"
+        and resolved.model.traits().experts > 0
+        and offload.experts == "none"
+        and offload.parameters_at == "none"
+    )
 
 
 def _asked(resolved: Resolved) -> dict[str, Any]:

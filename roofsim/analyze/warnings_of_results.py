@@ -78,8 +78,11 @@ def _ways_out(resolved: Resolved, memory: Memory) -> list[str]:
     """Name the engine's own choices that keep less, where a step does not fit or may not."""
     if resolved.points > 1 or memory.verdict == FITS:
         return []
-    from roofsim.analyze.leaner import leaner_choices
+    from roofsim.analyze.leaner import experts_may_move, leaner_choices
 
+    if experts_may_move(resolved):
+        where = "multiplies experts on the host, where their weights may lie"
+        return [f"{resolved.engine.name} {where}: --offload experts=host keeps all others on the device"]
     choices = [f"{key}: {_written(value)}" for _, key, value in leaner_choices(resolved)]
     if not choices:
         return []

@@ -310,7 +310,10 @@ def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document
         return resolved
     name = resolved.model.name
     served_families = ", ".join(families_that(lambda schema: schema.decoder_only()))
-    message = f"{name} is {named(resolved.model)}; only servers of {served_families} models are modelled"
+    message = (
+        f"{name} is {named(resolved.model)}; servers are modelled of models that generate token by token without an encoder "
+        f"({served_families}), and of those that answer in one pass"
+    )
     phase = "generate" if resolved.model.generates else "forward"
     hint = (
         f"`roofsim run {name} --phase {phase} --batch-size N` predicts a batch: its latency, and requests per second."

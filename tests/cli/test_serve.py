@@ -223,9 +223,21 @@ def test_refusals(cli, name):
 def test_models_that_do_not_generate(cli):
     assert "this one answers in one pass" in cli("serve", "resnet50", *BASE[1:], code=2)
     assert "requests/s" in cli("serve", "resnet50", "--gpu", "h100", "--request-rate", 1000)
-    assert "only servers of decoder, mamba, layers models are modelled" in cli(
-        "serve", "whisper-small", *BASE[1:], code=2
-    )
+    refused = cli("serve", "whisper-small", *BASE[1:], code=2)
+    assert "token by token without an encoder (decoder, mamba, layers), and of those that answer in one pass" in refused
+    assert "`roofsim run whisper-small --phase generate" in refused
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "hint"),
+    [
+        ("bge-m3", "--prompt-length", "--sequence-length"),
+        ("bge-m3", "--output-length", "Leave it out."),
+        ("resnet50", "--prompt-length", "Leave it out."),
+    ],
+)
+def test_lengths_of_models_that_answer_in_one_pass(cli, model, option, hint):
+    assert hint in cli("serve", model, "--gpu", "h100", option, 256, code=2)
 
 
 def test_other_verbs_send_servers_here(cli):

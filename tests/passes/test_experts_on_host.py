@@ -120,3 +120,20 @@ def test_an_answer_says_that_nobody_measured_it():
     said = "no run with experts on the host is among the measurements"
     assert any(said in note for note in asked({"experts": "host"}).warnings)
     assert not any(said in note for note in asked().warnings)
+
+
+@pytest.mark.parametrize(("engine", "said"), [("llama.cpp", True), ("ktransformers", True), ("vllm", False)])
+def test_what_does_not_fit_points_to_the_host_where_the_engine_multiplies_there(engine, said):
+    scenario = {
+        "model": {**MODEL, "num_experts": 4096},
+        "workload": {"phase": "decode", "engine": engine, "batch_size": 1, "precision": "q4_k_m" if said else "bf16"},
+        "hardware": {"gpu": "rtx4090", "override": {"gpu.memory.capacity": "2 GiB"}},
+    }
+    lines = [note for note in roofsim.run(scenario).warnings if "--offload experts=host" in note]
+    assert bool(lines) == said
+    assert not said or lines[0].startswith(f"{engine} multiplies experts on the host")
+    moved = roofsim.run({**scenario, "parallel": {"offload": {"experts": "host"}}})
+    assert moved.memory.fits or not said  # vllm copies the experts of whole layers
+    assert not any("--offload experts=host" in note for note in moved.warnings)
+    remedies = roofsim.fit(scenario).remedies
+    assert any("parallel.offload.experts" in remedy.flags() for remedy in remedies.same) == said

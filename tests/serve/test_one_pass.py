@@ -206,7 +206,7 @@ def test_refusals(keys, message):
 def test_servers_of_tokens_have_no_such_settings():
     with pytest.raises(SpecError, match="networks that answer in one pass"):
         roofsim.serve("llama3-8b", gpu="h100", serving={"latency_bound": "1 s"})
-    with pytest.raises(SpecError, match="only servers of decoder, mamba, layers models"):
+    with pytest.raises(SpecError, match="token by token without an encoder"):
         roofsim.serve("t5-base", gpu="h100")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.leaner import leaner_choices
+from roofsim.analyze.leaner import experts_may_move, leaner_choices
 from roofsim.records import dataclass
 from roofsim.search.fitting.bench import reach
 from roofsim.spec import catalog
@@ -94,6 +94,9 @@ def candidates(bench: Workbench, base: Attempt, batch: int | None = None) -> lis
 def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     trains = resolved.workload.phase == "train"
     yield from _precisions(resolved)
+    if experts_may_move(resolved):
+        changes: Changes = {"parallel.offload.experts": "host"}
+        yield Change(name="experts in host memory", group="offload experts", changes=changes)
     if not trains:
         return
     yield from _recomputation(resolved)
@@ -101,7 +104,7 @@ def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     for name, key, value in leaner_choices(resolved):
         yield Change(name=name, group=f"leaner {key}", changes={key: value})
     if resolved.workload.optimizer == _GROUPED:
-        changes: Changes = {"workload.optimizer": _FUSED}
+        changes = {"workload.optimizer": _FUSED}
         yield Change(name="fused AdamW", group="optimizer", changes=changes, in_another_way=True)
     if resolved.workload.optimizer in _ADAM:
         yield Change(name="8-bit Adam", group="optimizer", changes={"workload.optimizer": "adam8bit"})

@@ -96,13 +96,18 @@ def runs_one_pass(document: Document, resolve: Callable[[Document], Resolved]) -
     """Tell whether the model of a request answers in one pass; a model that is wrong is another's to refuse."""
     if not isinstance(document.data, dict) or "model" not in document.data:
         return False
+    try:
+        return not resolve(_alone(document)).model.generates
+    except SpecError:
+        return False
+
+
+def _alone(document: Document) -> Document:
+    """Return a request with nothing but its model."""
     alone = document
     for section, left in (("workload", {"phase": INFERENCE}), ("parallel", {}), ("hardware", {})):
         alone = alone.with_value((section,), left, document.place((section,)))
-    try:
-        return not resolve(alone).model.generates
-    except SpecError:
-        return False
+    return alone
 
 
 def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> OnePassPlan:
@@ -116,6 +121,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> OneP
     document, notes = _as_pass(document)
     workload = validate(Scenario, document).workload
     serving = workload.serving or Serving()
+    _refuse_lengths(workload, document, resolve)
     _refuse(workload, serving, document)
     inner = document
     for key in SERVING:
@@ -177,16 +183,21 @@ def _as_pass(document: Document) -> tuple[Document, list[str]]:
     return with_override(document, "engine", usual.PASS_SERVER, "serve"), [f"engine: {usual.PASS_SERVER}"]
 
 
+def _refuse_lengths(workload: Workload, document: Document, resolve: Callable[[Document], Resolved]) -> None:
+    """Refuse lengths of models that generate; of tokens that are read, name the length that such a server takes."""
+    for key in ("prompt_length", "output_length", "context_length"):
+        if getattr(workload, key) is not None:
+            message = "belongs to models that generate tokens; this one answers in one pass"
+            reads = key != "output_length" and resolve(_alone(document)).model.sample_unit == "tokens"
+            raise problem(document, key, message, "Use sequence_length (--sequence-length)." if reads else "Leave it out.")
+
+
 def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
     """Refuse words that such a server has no use for."""
     for key in ("batch_size", "micro_batch_size"):
         if getattr(workload, key) is not None:
             message = "a server's batch follows from its load"
             raise problem(document, key, message, "Use serving.max_batch_size, concurrency or request_rate.")
-    for key in ("prompt_length", "output_length", "context_length"):
-        if getattr(workload, key) is not None:
-            message = "belongs to models that generate tokens; this one answers in one pass"
-            raise problem(document, key, message, "Leave it out.")
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (a closed loop) and request_rate (an open loop) are different loads"
         raise problem(document, "request_rate", message, "Give one, or neither for always full batches.")
