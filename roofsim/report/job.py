@@ -37,7 +37,7 @@ def print_job(console: Console, job: JobCost) -> None:
 def sentence(job: JobCost) -> str:
     """Return the answer in a sentence."""
     usd = "" if job.usd is None else f", {figure(job.usd[1])} USD"
-    return f"{work_words(job.work)}: {figure(job.days[1])} days{usd} on {job.gpus} x {job.gpu}."
+    return f"{work_words(job.work)}: {words.plural(figure(job.days[1]), 'day')}{usd} on {job.gpus} x {job.gpu}."
 
 
 def print_jobs(console: Console, jobs: Sequence[JobCost]) -> None:

@@ -71,7 +71,7 @@ def headline(plan: Plan) -> str:
     best = plan.best
     if best is None:
         return "No layout is possible"
-    where = f"{words.count(best.gpus)} x {best.gpu}" if best.gpu else f"{words.count(best.gpus)} GPUs"
+    where = f"{words.count(best.gpus)} x {best.gpu}" if best.gpu else words.plural(words.count(best.gpus), "GPU")
     return f"{one_layout(best)} on {where}: step {words.seconds(best.step_time)}{_interval(best)}"
 
 

@@ -100,7 +100,7 @@ def _groups(front: tuple[Planned, ...]) -> list[tuple[str, str, str, list[Planne
         for count in counts:
             group = [one for one in front if (one.gpu, one.gpus) == (card, count)]
             if group:
-                label = f"{count} x {card}" if card else f"{count} GPUs"
+                label = f"{count} x {card}" if card else words.plural(str(count), "GPU")
                 sign, colour = _SIGNS[cards.index(card) % len(_SIGNS)], CARDS[counts.index(count) % len(CARDS)]
                 groups.append((label, sign, colour, group))
     return groups

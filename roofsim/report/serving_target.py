@@ -83,7 +83,8 @@ def _replicas(served: Served, sized: SizedServer) -> list[tuple[str, str]]:
         return []
     fewest, most = (words.count(one) if one is not None else "none" for one in sized.replicas_range)
     span = f"80 % range {fewest} .. {most}" if sized.replicas_range[1] is not None else f"{fewest}, or no number"
-    line = f"{words.count(sized.replicas)} for {words.count(rate)} requests/s ({span}): {words.count(sized.gpus or 0)} GPUs"
+    gpus = words.plural(words.count(sized.gpus or 0), "GPU")
+    line = f"{words.count(sized.replicas)} for {words.count(rate)} requests/s ({span}): {gpus}"
     if sized.stated:
         kept = "the bounds hold" if served.keeps_target else "the bounds do NOT hold"
         return [("replicas", f"{line}; with the stated {words.count(served.plan.gpus)} {kept}")]

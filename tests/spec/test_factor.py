@@ -144,3 +144,8 @@ def test_a_what_if_in_a_list_stands_on_the_scenario():
     for written, wanted in (("2x", 2e12), ("3 TB/s", 3e12)):
         document = read_cards(f"h100{{memory.bandwidth={written}}}")[0].on(from_mapping(scenario))
         assert roofsim.api.resolve_document(document).gpu.memory.bandwidth == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("text", "factor"), [("1e3x", 1e3), ("2.5e-1x", 0.25), ("1.5E2x", 150.0)])
+def test_factors_may_have_exponents(text, factor):
+    assert factor_of(text) == pytest.approx(factor)

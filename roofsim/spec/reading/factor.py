@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roofsim.schema.base import FieldInfo
     from roofsim.spec.reading.source import Document
 
-_AMOUNT: Final = r"(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})"
+_AMOUNT: Final = r"(?:\d{1,80}(?:\.\d{0,80})?|\.\d{1,80})(?:[eE][+-]?\d{1,6})?"
 _TIMES: Final = re.compile(rf"({_AMOUNT})\s*[xX\u00d7]")
 _PERCENT: Final = re.compile(rf"([+-])\s*({_AMOUNT})\s*%")
 #: What somebody may write who means a factor.
@@ -23,6 +23,8 @@ _LIKE: Final = re.compile(
     rf"[xX\u00d7*/]\s*{_AMOUNT}|[+-]?\s*{_AMOUNT}\s*(?:%|[xX\u00d7*]|times)|[+-]\s*{_AMOUNT}\s*[xX\u00d7]"
 )
 _HUNDRED: Final = Decimal(100)
+#: Factors beyond which no figure of hardware stays one; within them a product is short enough to be read again.
+_LEAST, _MOST = Decimal("1e-30"), Decimal("1e30")
 #: How a factor is written, for messages.
 FORMS: Final = "2x, +10% or -10%"
 
@@ -33,12 +35,12 @@ def factor_of(value: object) -> Decimal | None:
     Raises
     ------
     ValueError
-        For a factor that is not above zero, and for what only resembles a factor.
+        For a factor that is not above zero or beyond all bounds, and for what only resembles a factor.
 
     Examples
     --------
-    >>> factor_of("2x"), factor_of("+10%"), factor_of("-25 %"), factor_of("3 TB/s")
-    (Decimal('2'), Decimal('1.1'), Decimal('0.75'), None)
+    >>> factor_of("2x"), factor_of("+10%"), factor_of("-25 %"), factor_of("3 TB/s"), factor_of("2.5e-1x")
+    (Decimal('2'), Decimal('1.1'), Decimal('0.75'), None, Decimal('0.25'))
     """
     if not isinstance(value, str):
         return None
@@ -54,6 +56,8 @@ def factor_of(value: object) -> Decimal | None:
         return None
     if factor <= 0:
         raise ValueError(f"expected a factor above zero; got {text!r}")
+    if not _LEAST <= factor <= _MOST:
+        raise ValueError(f"expected a factor from {_LEAST} to {_MOST}; got {text[:60]!r}")
     return factor
 
 
