@@ -61,7 +61,7 @@ def page() -> str:
         rows.append(f"| {group['where']} | {group['kind']} | {whole} | {known} ({100 * known / whole:.0f} %) |\n")
         without += [f"| `{name}` | {ASKED['unanswered'][name]} |\n" for name in missing]
     total, unsaid = rows_of_mlperf()
-    head = HEAD.format(total=total, unsaid=unsaid, share=f"{unsaid / total:.0%}")
+    head = HEAD.format(total=total, unsaid=unsaid, share=f"{100 * unsaid / total:.0f} %")
     return head + "".join(rows) + WITHOUT + "".join(without)
 
 
