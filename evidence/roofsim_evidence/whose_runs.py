@@ -100,6 +100,6 @@ def _name(kind: catalog.Kind, named: str) -> str | None:
 def _resolved(kind: str, stated: Any) -> Iterator[str]:
     """Yield the entry of the catalog that a row names; nothing where it describes one of its own."""
     named = stated.get("inherits") or stated.get("name") if isinstance(stated, dict) else stated
-    found = _name(cast("catalog.Kind", kind), named) if isinstance(named, str) else None
-    if found is not None:
-        yield found
+    entry = _name(cast("catalog.Kind", kind), named) if isinstance(named, str) else None
+    if entry is not None:
+        yield entry

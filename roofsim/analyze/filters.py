@@ -173,8 +173,8 @@ def _begins(row: dict[str, Any], word: str) -> bool:
 def _series(row: dict[str, Any]) -> set[str]:
     """Return what a model's name begins with, which people call its family: qwen and qwen2.5, yolo and yolov8, t5."""
     name = str(row["name"]).lower()
-    found = {match[0] for match in (_LETTERS.match(name), _SERIES.match(name)) if match is not None}
-    return found | {name.partition("-")[0]}
+    begins = {match[0] for match in (_LETTERS.match(name), _SERIES.match(name)) if match is not None}
+    return begins | {name.partition("-")[0]}
 
 
 def _bound(option: str, text: str, unit: str) -> float:

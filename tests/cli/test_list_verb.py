@@ -180,8 +180,8 @@ def test_a_backbone_is_no_family(cli):
 def test_kinds_are_told_by_what_files_hold():
     from roofsim.analyze.kinds import KINDS, kinds_of
 
-    found = {kind for name in catalog.names("model") for kind in kinds_of(name)}
-    assert found == set(KINDS)
+    kinds = {kind for name in catalog.names("model") for kind in kinds_of(name)}
+    assert kinds == set(KINDS)
     assert kinds_of("falcon-mamba-7b") == kinds_of("llama3-8b") == kinds_of("rnnt") == frozenset()
     assert kinds_of("qwen3-next-80b-a3b") == {"hybrid", "moe"}
 

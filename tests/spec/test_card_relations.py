@@ -323,13 +323,13 @@ def facts_of(gpu: Gpu) -> list[str]:
 
 def unnoticed() -> dict[str, list[str]]:
     """Return the cards, twice (x2, x0.5), of which a fact may be twice or half as large without a word."""
-    found: dict[str, list[str]] = {}
+    passed_over: dict[str, list[str]] = {}
     for gpu in GPUS.values():
         for fact in facts_of(gpu):
             for factor in (2.0, 0.5):
                 if not any(held.broken for held in relations(scaled(gpu, fact, factor))):
-                    found.setdefault(fact, []).append(f"{gpu.name} x{factor:g}")
-    return found
+                    passed_over.setdefault(fact, []).append(f"{gpu.name} x{factor:g}")
+    return passed_over
 
 
 #: What nothing holds: a part for one customer, of whose memory no list speaks.

@@ -48,14 +48,14 @@ class Paid:
 
 def paid(pages: list[dict[str, Any]]) -> list[Paid]:
     """Return both ends of every price of the pages."""
-    found = []
+    amounts = []
     for page in pages:
         for name, amount in page["usd"].items():
             node = None if name in GPUS else catalog.load("system", name).data
             card, cards = (name, 1) if node is None else (node["gpu"], node["gpus_per_node"])
             ends = amount if isinstance(amount, list) else [amount]
-            found += [Paid(name=name, card=card, per=page["per"], kind=page["kind"], usd=end / cards) for end in ends]
-    return found
+            amounts += [Paid(name=name, card=card, per=page["per"], kind=page["kind"], usd=end / cards) for end in ends]
+    return amounts
 
 
 def features(price: Paid) -> list[float]:
@@ -78,7 +78,7 @@ def market(price: Paid, others: list[Paid]) -> float:
 
 def implausible(pages: list[dict[str, Any]]) -> list[str]:
     """Return a line for each price that no such card costs."""
-    prices, found = paid(pages), []
+    prices, doubts = paid(pages), []
     for price in prices:
         same = [one.usd for one in prices if (one.card, one.per, one.kind) == (price.card, price.per, price.kind)]
         low, high = PER_BANDWIDTH[price.per]
@@ -87,12 +87,12 @@ def implausible(pages: list[dict[str, Any]]) -> list[str]:
             "same card": (median(same), OF_BOUGHT_NODES if price.bought_node else OF_KIND),
             "bandwidth": (math.sqrt(low * high) * GPUS[price.card].memory.bandwidth / 1e12, math.sqrt(high / low)),
         }
-        found += [
+        doubts += [
             f"{price.name}: {price.usd:g} USD per {price.per} is {price.usd / middle:.3g} times {middle:.3g} ({which})"
             for which, (middle, factor) in bands.items()
             if not 1.0 / factor <= price.usd / middle <= factor
         ]
-    return found
+    return doubts
 
 
 def test_prices_are_plausible():
