@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.limit_words import BOUND_WORDS
 from roofsim.analyze.shares import WAIT_NAMES
 from roofsim.analyze.used_prices import quote_in
-from roofsim.decide.advice import LEAST, Advice, advice_of, command_of
+from roofsim.decide.advice import LEAST, Advice, advice_of, command_of, warned_of
 from roofsim.decide.cards import on_every_card
 from roofsim.decide.changes import read_changes
 from roofsim.decide.jobs import gain_of, mixed
@@ -284,7 +284,7 @@ def _more_of_others(jobs: Sequence[Job], others: Mapping[str, float]) -> Iterato
     for rate, gained in others.items():
         for change in _OTHERS[rate] if gained >= IDLE else ():
             gain = gain_of(jobs, read_changes(change), everywhere=True)
-            if gain is not None and gain.ratio >= 1.0 + IDLE:
+            if gain is not None and gain.ratio >= 1.0 + IDLE and gain.fits:
                 advice = advice_of(
                     jobs, gain, kind=rate, change=change, why="twice as much of it alone; it has no price"
                 )
@@ -324,7 +324,7 @@ def _more_gpus(jobs: Sequence[Job]) -> Iterator[Advice]:
     for changes, how in ways:
         made = {key: value for key, value in changes.items() if value is not None}
         gain = gain_of(jobs, read_changes(made), everywhere=True)
-        if gain is not None and gain.ratio >= 1.0 + LEAST and gain.fits:
+        if gain is not None and gain.ratio >= 1.0 + LEAST and gain.fits and not warned_of(jobs, gain):
             tried.append((gain, ",".join(f"{key}={value}" for key, value in made.items()), how))
     if tried:
         gain, change, how = max(tried, key=lambda one: one[0].ratio)
@@ -349,7 +349,7 @@ def _nodes(jobs: Sequence[Job]) -> Iterator[Advice]:
         system = validate(System, catalog.load("system", name))
         if name != resolved.system.name and system.gpu in (None, resolved.gpu.name) and not system.stand_in:
             gain: Any = gain_of(jobs, read_changes({"hardware.system": name}), everywhere=True)
-            if gain is not None and gain.ratio >= 1.0 + LEAST:
+            if gain is not None and gain.ratio >= 1.0 + LEAST and gain.fits:
                 faster.append((gain, name))
     if faster:
         gain, name = max(faster, key=lambda one: one[0].ratio)

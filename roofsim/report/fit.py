@@ -355,7 +355,7 @@ def _print_remedies(console: Console, fit: Fit) -> None:
             "Nor do up to eight times as many GPUs, or a GPU with more memory; try --fewest gpus.", highlight=False
         )
     if any(change.computes_otherwise for remedy in (*remedies.same, *remedies.other) for change in remedy.changes):
-        console.print("A different precision, optimizer or length changes what is computed.", style="dim")
+        console.print("Another precision, optimizer, adapter or length changes what is computed.", style="dim")
     said = [f"{remedies.tried} combinations tried, {remedies.refused} of them invalid", *remedies.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 
