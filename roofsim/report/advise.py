@@ -177,13 +177,13 @@ def _not_worth(every: tuple[Advice, ...]) -> Grid:
 def _change(one: Advice) -> str:
     """Return a change as ``--set`` takes it, with room to break it over lines."""
     spaced = one.change.replace(", ", ",").replace(",", ", ")
-    return _PATH.sub(lambda found: found["key"] if _is_short(found) else found[0], spaced)
+    return _PATH.sub(lambda match: match["key"] if _is_short(match) else match[0], spaced)
 
 
-def _is_short(found: re.Match[str]) -> bool:
+def _is_short(match: re.Match[str]) -> bool:
     """Tell whether a key means the same without its section."""
     try:
-        return section_path(found["key"], Place("--set")) == section_path(found[0], Place("--set"))
+        return section_path(match["key"], Place("--set")) == section_path(match[0], Place("--set"))
     except SpecError:
         return False
 
