@@ -53,7 +53,9 @@ def list_names(
     max_price: Annotated[str | None, _of("--max-price", "USD/h", "Of GPUs and systems: 2, or 2USD/h.")] = None,
     min_parameters: Annotated[str | None, _of("--min-parameters", "N", "Of models: 1B.")] = None,
     max_parameters: Annotated[str | None, _of("--max-parameters", "N", "Of models: 8B.")] = None,
-    measured: Annotated[bool, Option("--measured", panel=_FILTERS, help="Of GPUs and models: those of which runs were measured.")] = False,
+    measured: Annotated[
+        bool, Option("--measured", panel=_FILTERS, help="Of GPUs and models: those of which runs were measured.")
+    ] = False,
     recalled: Annotated[
         bool, Option("--recalled", panel=_FILTERS, help="Of GPUs and systems: those with figures from memory.")
     ] = False,

@@ -189,7 +189,9 @@ def _refuse_lengths(workload: Workload, document: Document, resolve: Callable[[D
         if getattr(workload, key) is not None:
             message = "belongs to models that generate tokens; this one answers in one pass"
             reads = key != "output_length" and resolve(_alone(document)).model.sample_unit == "tokens"
-            raise problem(document, key, message, "Use sequence_length (--sequence-length)." if reads else "Leave it out.")
+            raise problem(
+                document, key, message, "Use sequence_length (--sequence-length)." if reads else "Leave it out."
+            )
 
 
 def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
