@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofsim.report.html.asked import AskedReport
 
 _ROWS: Final = 200
-_COLUMNS: Final = 12
+_COLUMNS: Final = 18
 #: Column -> how its numbers are written, where that is not as their size says.
 _WRITERS: Final = {"share": (words.percent,)}
 
