@@ -16,7 +16,7 @@ from roofsim.errors import NoDataError, Problem, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field
 from roofsim.spec.markets import common_market
-from roofsim.spec.own_prices import price_of_one
+from roofsim.spec.own_prices import price_of_one, stated_of_one
 from roofsim.spec.prices import of_market
 from roofsim.spec.scenario.document import load_scenario
 from roofsim.spec.settle.cards import read_cards
@@ -281,8 +281,8 @@ def _version(
         side = 1
         after = _document(pair[1], card, read, revisions)
         cards.append(resolve_document(after).gpu.name)
-        if not any(isinstance(given, dict) for given in pair) and _OVERRIDE not in {*before.places, *after.places}:
-            price_of_one(after, cards)  # of an option: neither states it itself
+        if not any(isinstance(given, dict) for given in pair) and not any(map(_states_price, (before, after))):
+            price_of_one(after, cards)  # of an option
         with of_market(common_market(cards)):
             side = 0
             asking = Asking(before, asked[1])
@@ -302,6 +302,12 @@ def _version(
         reason = f"they count other work: {' and '.join(sorted(units))}"
         return VersionDiff(old=names[0], new=names[1], gpu=gpu, verdict=NO_VERDICT, reason=reason)
     return _compared(names, gpu, asking, evaluation, outcome, asked)
+
+
+def _states_price(document: Document) -> bool:
+    """Tell whether a scenario states a price of its card itself, in its file."""
+    places = [document.places.get((*_OVERRIDE, path)) for path in stated_of_one(document)]
+    return any(place is not None and place.line is not None for place in places)
 
 
 def _compared(

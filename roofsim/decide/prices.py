@@ -100,12 +100,13 @@ def marginals(jobs: Sequence[Job], elasticity: dict[str, float], market: Market 
     return tuple(sorted(costs, key=lambda one: math.inf if one.percent is None else one.percent))
 
 
-def doubled(jobs: Sequence[Job], rate: str) -> float:
-    """Return the share of speed that twice as much of a rate buys."""
+def doubled(jobs: Sequence[Job], *rates: str) -> float:
+    """Return the share of speed that twice as much of rates buys, together."""
     from roofsim.cost.scales import Scales
 
     ratios = [
-        float(job.asking.evaluation.step.step) / float(job.asking.evaluation.reprice(Scales(**{rate: 2.0})).step)
+        float(job.asking.evaluation.step.step)
+        / float(job.asking.evaluation.reprice(Scales(**dict.fromkeys(rates, 2.0))).step)
         for job in jobs
     ]
     return mixed(jobs, ratios) - 1.0

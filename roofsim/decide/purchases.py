@@ -15,6 +15,7 @@ from roofsim.decide.market import key_of, peak_of
 from roofsim.decide.measurement import mostly
 from roofsim.decide.need import ways_to_spread
 from roofsim.decide.prices import IDLE, compute_of, doubled
+from roofsim.decide.resources import KEYS, lanes_of
 from roofsim.decide.side_by_side import Prices, SideBySide, priced
 from roofsim.decide.whatif import OPS
 from roofsim.records import dataclass, field, replace
@@ -31,16 +32,10 @@ if TYPE_CHECKING:
 #: A card has more of a resource from this factor on.
 _MORE: Final = 1.1
 _CHEAPEST: Final = "the cheapest of the "
-#: What else money buys: the rate that is scaled, and changes that make it twice as much, of which the first is taken that the
-#: scenario has: cards without links of their own reach one another over those to their hosts.
-_OTHERS: Final = {
-    "intra_node_link": ("link.bandwidth=2x", "host_link.bandwidth=2x"),
-    "inter_node_link": ("node_network=2x",),
-    "host_link": ("host_link.bandwidth=2x",),
-    "host_issue_rate": ("host.issue_factor=0.5x",),
-    "power": ("tdp=2x",),
-    "storage": ("storage.read=2x",),
-}
+#: What else money buys: rates.
+_OTHERS: Final = ("intra_node_link", "inter_node_link", "host_link", "host_issue_rate", "power", "storage")
+#: What makes the host launch kernels twice as fast.
+_FASTER_HOST: Final = "host.issue_factor=0.5x"
 #: Percent of speed for one percent more of a rate up to which a step does not depend on it.
 _NOTICED: Final = 1e-3
 #: Links between GPUs, of which one has none.
@@ -59,7 +54,15 @@ class Purchases:
     not_worth: tuple[Advice, ...]
     tried: int
     others: Mapping[str, float]
-    """Rate beside bandwidth and compute -> share of speed that twice as much of it buys."""
+    """Resource beside bandwidth and compute -> share of speed that twice as much of it buys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherWay:
+    """Share of speed that twice as much of a resource buys, and the change that makes it so; empty where no key does."""
+
+    gain: float
+    change: str
 
 
 @dataclass
@@ -84,11 +87,16 @@ def purchases(jobs: Sequence[Job], elasticity: dict[str, float]) -> Purchases:
     cards, compute = _cards(jobs), compute_of(elasticity)
     worth, poor = _of_cards(jobs, cards, compute)
     worth += [one for make in (_more_gpus, _nodes) for one in make(jobs)]
-    others = _gains_of_others(jobs, elasticity)
+    others = _other_ways(jobs, elasticity)
     worth += _more_of_others(jobs, others)
     worth.sort(key=lambda one: (one.usd is None, one.cost_ratio is None, one.cost_ratio or 0.0, -one.gain))
     poor = [*_idle_resources(jobs, compute, others), *poor]
-    return Purchases(worth=tuple(worth), not_worth=tuple(poor), tried=len(cards.ratio), others=others)
+    return Purchases(
+        worth=tuple(worth),
+        not_worth=tuple(poor),
+        tried=len(cards.ratio),
+        others={name: way.gain for name, way in others.items()},
+    )
 
 
 def _cards(jobs: Sequence[Job]) -> _Cards:
@@ -269,41 +277,44 @@ def _share_of_host(gain: Gain) -> float:
     return sum(abs(cause.seconds) for cause in causes if cause.cause in _HOST) / whole if whole else 0.0
 
 
-def _gains_of_others(jobs: Sequence[Job], elasticity: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of speed that twice as much buys of each rate beside bandwidth and compute that a step depends on."""
-    several = jobs[0].asking.evaluation.resolved.gpus > 1
-    return {
-        rate: doubled(jobs, rate)
-        for rate in _OTHERS
-        if (several or rate not in _LINKS) and (rate == "power" or -elasticity.get(rate, 0.0) > _NOTICED)
-    }
+def _other_ways(jobs: Sequence[Job], elasticity: Mapping[str, float]) -> dict[str, OtherWay]:
+    """Return what twice as much gains of each resource beside bandwidth and compute that a step depends on, alone."""
+    asking = jobs[0].asking
+    lanes = lanes_of(asking.document, asking.stated, asking.evaluation)
+    several = asking.evaluation.resolved.gpus > 1
+    ways = {}
+    for resource in lanes.distinct(_OTHERS):
+        rates = lanes.moved(resource)
+        used = resource == "power" or -sum(elasticity.get(rate, 0.0) for rate in rates) > _NOTICED
+        if used and (several or resource not in _LINKS):
+            keys = lanes.keys if resource == lanes.name and several else (KEYS.get(resource),)
+            change = ",".join(f"{key}=2x" for key in keys if key is not None)
+            change = _FASTER_HOST if resource == "host_issue_rate" else change
+            ways[resource] = OtherWay(gain=doubled(jobs, *rates), change=change)
+    return ways
 
 
-def _more_of_others(jobs: Sequence[Job], others: Mapping[str, float]) -> Iterator[Advice]:
+def _more_of_others(jobs: Sequence[Job], others: Mapping[str, OtherWay]) -> Iterator[Advice]:
     """Yield what twice as much gains of links, of the host and of power, alone: no price of them is known."""
-    for rate, gained in others.items():
-        for change in _OTHERS[rate] if gained >= IDLE else ():
-            gain = gain_of(jobs, read_changes(change), everywhere=True)
-            if gain is not None and gain.ratio >= 1.0 + IDLE and gain.fits:
-                advice = advice_of(
-                    jobs, gain, kind=rate, change=change, why="twice as much of it alone; it has no price"
-                )
-                yield replace(advice, cost_ratio=None)
-                break
+    for resource, way in others.items():
+        gain = gain_of(jobs, read_changes(way.change), everywhere=True) if way.change and way.gain >= IDLE else None
+        if gain is not None and gain.ratio >= 1.0 + IDLE and gain.fits:
+            why = "twice as much of it alone; it has no price"
+            yield replace(advice_of(jobs, gain, kind=resource, change=way.change, why=why), cost_ratio=None)
 
 
-def _idle_resources(jobs: Sequence[Job], compute: str, others: Mapping[str, float]) -> list[Advice]:
+def _idle_resources(jobs: Sequence[Job], compute: str, others: Mapping[str, OtherWay]) -> list[Advice]:
     """Return the resources of which twice as much buys next to nothing."""
     math = jobs[0].asking.evaluation.resolved.precision.math
     sides = {"memory_bandwidth": "memory.bandwidth=2x"}
     if peak_of(jobs[0].asking.evaluation.resolved.gpu, compute, math):
         sides[compute] = f"{key_of(compute, math)}=2x"
     idle = []
-    for rate, change in (sides | {rate: _OTHERS[rate][0] for rate in others}).items():
-        gain = doubled(jobs, rate) if rate in sides else others[rate]
-        if gain < IDLE:
-            command = command_of(jobs, change)
-            idle.append(Advice(kind=rate, change=change, command=command, gain=gain, why="twice as much of it alone"))
+    ways = {rate: OtherWay(gain=doubled(jobs, rate), change=change) for rate, change in sides.items()} | dict(others)
+    for rate, way in ways.items():
+        if way.gain < IDLE and way.change:
+            command, why = command_of(jobs, way.change), "twice as much of it alone"
+            idle.append(Advice(kind=rate, change=way.change, command=command, gain=way.gain, why=why))
     memory = jobs[0].asking.before.memory
     if bool(memory.fits) and float(memory.device_total) < float(memory.capacity) / 2.0:
         change = "memory.capacity=2x"

@@ -224,6 +224,10 @@ def test_two_cards_are_named_and_priced_at_one_seller(tmp_path, cli):
     refused = cli(*asked, "--price", "3", code=2)
     assert "A price without a name is that of one card: --price h100-sxm5-80gb=3." in refused
     assert "your own price" in cli(*asked, "--price", "h100=3", "--price", "mi300x=2")
+    hardware = {"gpu": "h100", "override": {"gpu.tdp": "600 W"}}
+    document = {"model": "resnet50", "workload": {"batch_size": 8}, "hardware": hardware}
+    files["h100"].write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert "--price h100-sxm5-80gb=3." in cli(*asked, "--price", "3", code=2)  # another number of the card is no price
 
 
 def test_each_scenario_may_state_its_own_price(tmp_path, cli):

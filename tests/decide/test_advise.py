@@ -343,3 +343,42 @@ def test_weights_are_of_formats_that_the_engines_users_serve(decode):
     alone = [(1.5, by_name["q4_0"]), (1.4, by_name["nf4"])]
     assert _usual([job], alone) == alone  # rather those than none
     assert _usual([job], [*alone, (1.2, by_name["int4"])]) == [(1.2, by_name["int4"])]
+
+
+def test_arithmetic_of_ordinary_units_is_compute_and_each_command_runs():
+    """FP32 on Volta has no matrix units: what computes are the ordinary ones."""
+    answer = roofsim.advise("resnet50", gpu="v100", batch=64, precision="fp32")
+    assert answer.verdict.startswith("Compute")
+    assert "FLOP/s of ordinary units" in answer.verdict
+    assert {one.resource for one in answer.marginals} == {"memory_bandwidth", "vector_flops"}
+    doubled = next(one.doubled for one in answer.marginals if one.resource == "vector_flops")
+    (outcome,) = roofsim.whatif("resnet50", ["vector_peak.fp32=2x"], gpu="v100", batch=64, precision="fp32").outcomes
+    assert sure(outcome.ratio) - 1.0 == pytest.approx(doubled, rel=0.05)
+    assert not [one.change for one in every(answer) if one.change.startswith("peak.fp32")]
+
+
+def test_links_are_named_where_they_limit_with_the_key_that_changes_them():
+    asked: dict[str, Any] = {"gpu": "rtx4090", "gpus": 8, "sharding": "fsdp", "sequence_length": 2048}
+    answer = roofsim.advise("llama3-8b", recompute="full", **asked)
+    assert answer.verdict.startswith("Twice the bandwidth of the link to the host makes it ")
+    (links,) = (one for one in answer.buy if one.kind == "host_link")
+    assert (links.change, links.usd, links.cost_ratio) == ("host_link.bandwidth=2x", None, None)
+    (outcome,) = roofsim.whatif("llama3-8b", [links.change], recompute="full", **asked).outcomes
+    assert links.gain == pytest.approx(sure(outcome.ratio) - 1.0, rel=1e-9)
+
+
+def test_a_card_that_is_faster_by_its_host_is_no_step_to_take():
+    answer = roofsim.advise("resnet50", gpu="a100", phase="forward", batch=1, precision="fp16")
+    assert "twice the rate at which the host launches kernels makes it" in answer.verdict
+    assert "Of real cards" not in answer.verdict
+    (card,) = (one for one in answer.buy if one.change == "gpu=rtx4090")
+    assert card.by_host
+    assert card.why.endswith("mostly by the CPU of the host that it usually has")
+
+
+def test_no_card_without_a_price_is_called_the_cheapest():
+    own: dict[str, Any] = {"gpu": "rtx3090", "price__hourly": "0.5 USD/h"}
+    unpriced: dict[str, Any] = {"gpu": "rx7900xtx"}
+    for asked in (own, unpriced):
+        answer = roofsim.advise("resnet50", batch=128, precision="fp16-amp", **asked)
+        assert not [one.change for one in answer.buy if one.cost_ratio is None and "cheapest" in one.why]
