@@ -151,6 +151,8 @@ class LoopWriter:
         """Operation -> the register of its result."""
         self.truths: set[str] = set()
         self.count = 0
+        self.block = "work"
+        """What the next instruction belongs to."""
 
     def knows(self, order: Sequence[int]) -> bool:
         """Tell whether all operations are elementwise ones that it has."""
@@ -180,8 +182,12 @@ class LoopWriter:
             column = self._do(f"add i64 {self._do(f'mul i64 %stride, {place}')}, %i")
             at = self._do(f"getelementptr double, ptr %values, i64 {column}")
             self.held[number] = self._do(f"load {_NUMBERS}, ptr {at}, align 8")
+        roots = self._roots(order)
         for number in order:
-            self.held[number] = self._operation(self.nodes[number])
+            if number in roots:
+                self._taken_roots(roots[number])
+            elif number not in self.held:
+                self.held[number] = self._operation(self.nodes[number])
         for place, number in enumerate(results):
             front += [
                 f"%q{place} = getelementptr ptr, ptr %results, i64 {place}",
@@ -196,6 +202,34 @@ class LoopWriter:
             numbers=_NUMBERS, lanes=LANES, width=len(numbers), front="\n".join(front), body="\n".join(self.lines)
         )
 
+    def _roots(self, order: Sequence[int]) -> dict[int, list[int]]:
+        """Return roots of roots: the first of each chain -> all of it."""
+        firsts: dict[int, list[int]] = {}
+        chains: dict[int, list[int]] = {}
+        for number in order:
+            if self.nodes[number].function is np.sqrt:
+                (taken,) = self.nodes[number].arguments
+                chain = chains.pop(taken.node, None) if type(taken) is Ref else None
+                chains[number] = chain = firsts.setdefault(number, []) if chain is None else chain
+                chain.append(number)
+        return {first: chain for first, chain in firsts.items() if len(chain) > 1}
+
+    def _taken_roots(self, chain: Sequence[int]) -> None:
+        """Take roots of roots, slow ones, unless all points have 1, as soft maxima of very unequal numbers do."""
+        base = self._number(self._taken(self.nodes[chain[0]].arguments[0]))
+        ones = self._do(f"fcmp oeq {_NUMBERS} {base}, {_constant(1.0)}")
+        bits = self._do(f"bitcast {_TRUTHS} {ones} to i{LANES}")
+        done = self._do(f"icmp eq i{LANES} {bits}, -1")
+        here = f"root{self.count}"
+        self.lines += [f"br i1 {done}, label %{here}.done, label %{here}", f"{here}:"]
+        taken = [base]
+        for _ in chain:
+            taken.append(self._do(f"call {_NUMBERS} @llvm.sqrt.v{LANES}f64({_NUMBERS} {taken[-1]})"))
+        self.lines += [f"br label %{here}.done", f"{here}.done:"]
+        for number, root in zip(chain, taken[1:], strict=True):
+            self.held[number] = self._do(f"phi {_NUMBERS} [ {_constant(1.0)}, %{self.block} ], [ {root}, %{here} ]")
+        self.block = f"{here}.done"
+
     def _do(self, instruction: str) -> str:
         self.count += 1
         self.lines.append(f"%t{self.count} = {instruction}")
@@ -209,8 +243,7 @@ class LoopWriter:
     def _taken(self, argument: Any) -> str:
         if type(argument) is Ref:
             return self._register(argument.node)
-        (bits,) = struct.unpack("<Q", struct.pack("<d", float(argument)))
-        return f"<{', '.join([f'double 0x{bits:016X}'] * LANES)}>"
+        return _constant(float(argument))
 
     def _number(self, register: str) -> str:
         return self._do(f"uitofp {_TRUTHS} {register} to {_NUMBERS}") if register in self.truths else register
@@ -262,6 +295,11 @@ class LoopWriter:
         """Return a quotient; 0 where nothing is divided."""
         nothing = self._do(f"fcmp oeq {_NUMBERS} {taken[0]}, zeroinitializer")
         return self._select(nothing, "zeroinitializer", self._do(f"fdiv {_NUMBERS} {taken[0]}, {taken[1]}"))
+
+
+def _constant(number: float) -> str:
+    (bits,) = struct.unpack("<Q", struct.pack("<d", number))
+    return f"<{', '.join([f'double 0x{bits:016X}'] * LANES)}>"
 
 
 #: A register may reach beyond the last point of a stretch, where the next stretch of the row writes its own.

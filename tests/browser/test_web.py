@@ -388,10 +388,10 @@ def test_a_typo_is_marked_at_its_field_with_the_words_of_the_command_line(tab):
     error = page.locator(f"#{box.get_attribute('aria-describedby')}")
     said = roofsim("run", "gpt2-124m", "--gpu", "a101")
     message = error.locator("p").first.inner_text().splitlines()[0]
-    assert "unknown gpu 'a101'. Did you mean 'a10', 'a10g' or 'a100'?" in message
-    assert "unknown gpu 'a101'. Did you mean 'a10', 'a10g' or 'a100'?" in said
+    assert message.startswith("--gpu: hardware.gpu: unknown gpu 'a101'. Did you mean 'a10', 'a10g', 'a100'")
+    assert message.removeprefix("--gpu: ") in " ".join(said.split())
     assert page.locator("#problem[role=alert]").is_visible()
-    opened.answered(lambda: error.get_by_role("button", name="a100").click())
+    opened.answered(lambda: error.get_by_role("button", name="a100", exact=True).click())
     assert opened.question()["scenario"]["hardware"]["gpu"] == "a100"
     assert box.get_attribute("aria-invalid") is None
     assert page.is_hidden("#problem")
