@@ -7,6 +7,7 @@ points are worked on together, such a decision is right for all of them or for n
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -32,13 +33,18 @@ class Diverged(Exception):  # noqa: N818 - not an error: the points that disagre
 
     Attributes
     ----------
-    labels
-        One number per point: points with the same number agree.
+    rows
+        What each point has: those that have the same agree.
     """
 
-    def __init__(self, labels: NDArray[Any]) -> None:
+    def __init__(self, rows: NDArray[Any]) -> None:
         super().__init__("points of one group differ in what decides the structure of their program")
-        self.labels = labels
+        self.rows = rows
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """One number per point: points with the same number agree. Most of those who ask whether points agree need none."""
+        return np.ravel(np.unique(self.rows, axis=0, return_inverse=True)[1])
 
 
 class Points(np.ndarray[Any, Any]):
@@ -151,8 +157,7 @@ def _agreed(values: Any) -> Any:
         raise ValueError("no points")
     if (rows == rows[0, 0]).all():
         return rows[0, 0].item()
-    _, labels = np.unique(rows, axis=0, return_inverse=True)
-    raise Diverged(np.ravel(labels))
+    raise Diverged(rows)
 
 
 def anywhere(condition: Any) -> bool:

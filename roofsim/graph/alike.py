@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from roofsim.graph.ops import Fused
 from roofsim.points import Diverged
 from roofsim.records import fields
@@ -27,7 +29,7 @@ _READERS: Final[dict[type, Callable[[Any], Any]]] = {}
 def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
     """Return one op of each kind of work, in program order, and the number of its kind for every op.
 
-    Ops whose sizes are arrays are kinds of their own.
+    Arrays of sizes are the same where all of their numbers are.
     """
     kinds: dict[Hashable, int] = {}
     first: list[AbstractOp] = []
@@ -59,10 +61,18 @@ def _kinds(graph: OpGraph) -> tuple[list[AbstractOp], list[int]]:
 
 
 def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:
+    form = _form(op, {})
     try:
-        return kinds.setdefault(_form(op, {}), len(kinds))
+        return kinds.setdefault(form, len(kinds))
     except (TypeError, Diverged):  # an array, or the values of several points
-        return kinds.setdefault(op, len(kinds))
+        return kinds.setdefault(_by_value(form), len(kinds))
+
+
+def _by_value(form: Any) -> Any:
+    """Return a form whose arrays are told apart by their numbers."""
+    if isinstance(form, np.ndarray):
+        return np.ndarray, form.shape, form.tobytes()
+    return tuple(map(_by_value, form)) if type(form) is tuple else form
 
 
 def _form(op: AbstractOp, seen: dict[Tensor, int]) -> Hashable:

@@ -52,8 +52,8 @@ class TraceDiverged(Diverged):
         What they disagree on.
     """
 
-    def __init__(self, labels: NDArray[Any], node: int) -> None:
-        super().__init__(labels)
+    def __init__(self, rows: NDArray[Any], node: int) -> None:
+        super().__init__(rows)
         self.node = node
 
 

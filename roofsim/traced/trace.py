@@ -166,8 +166,7 @@ class SampleTrace:
         rows = np.moveaxis(np.asarray(values), self.nodes[values.node].axis, 0).reshape(self.samples, -1)
         value = rows[0, 0].item()
         if not (rows == value).all():
-            _, labels = np.unique(rows, axis=0, return_inverse=True)
-            raise TraceDiverged(np.ravel(labels), values.node)
+            raise TraceDiverged(rows, values.node)
         if (values.node, value) not in self._guarded:
             self._guarded.add((values.node, value))
             self.guards.append(Guard(values.node, value))

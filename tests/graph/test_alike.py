@@ -90,16 +90,14 @@ def test_what_tells_ops_apart():
     assert len(first) == 1 + len(others)
 
 
-def test_ops_whose_sizes_are_arrays_are_apart():
-    sizes = np.array([2.0, 3.0])
-    first, numbers = alike([_product(m=sizes, inputs=()), _product(m=sizes, inputs=())])
-    assert numbers == [0, 1]
-    assert len(first) == 2
+@pytest.mark.parametrize("kind", [np.ndarray, Points])
+def test_arrays_of_sizes_are_told_apart_by_their_numbers(kind):
+    sizes = [np.array(each).view(kind) for each in ([2.0, 3.0], [2.0, 3.0], [2.0, 4.0], [[2.0, 3.0]])]
+    first, numbers = alike([*(_product(m=each, inputs=()) for each in sizes), _product(inputs=())])
+    assert numbers == [0, 0, 1, 2, 3]
+    assert len(first) == 4
 
 
-def test_ops_of_several_points_are_apart():
-    """That points have other sizes is no reason to price them one by one."""
-    sizes = np.array([2.0, 3.0]).view(Points)
-    first, numbers = alike([_product(m=sizes, inputs=()), _product(m=sizes, inputs=()), _product(inputs=())])
-    assert numbers == [0, 1, 2]
-    assert len(first) == 3
+def test_points_that_agree_are_one_number():
+    ops = [_product(m=size, inputs=()) for size in (np.array([2.0, 2.0]).view(Points), 2.0)]
+    assert alike(ops)[1] == [0, 0]
