@@ -9,7 +9,7 @@ from roofsim.errors import Problem, SpecError, UnknownNameError
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.engine.facts import for_all_cards
-from roofsim.spec.engine.find import check_phase, choose, handed_over, said_of
+from roofsim.spec.engine.find import check_card, check_phase, choose, handed_over, said_of
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.mechanisms import ALL, Mechanisms
 from roofsim.spec.model.read import read_model
@@ -134,6 +134,7 @@ class Resolver:
         assert hardware is not None
         assert degrees is not None
         self.assumed += hardware.assumed
+        check_card(engine, hardware.gpu, scenario.workload.phase, self.document.place(("workload", "engine")))
         precision = self.precision(scenario.workload, engine, hardware, model.stored)
         words = scenario.workload.model_copy(update={"engine": self.engine_label})
         case = self.workload(
@@ -198,8 +199,7 @@ class Resolver:
         if model is None or not model.networks or scenario.workload.phase != "generate":
             return scenario
         self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
-        workload = scenario.workload.model_copy(update={"phase": "forward"})
-        return scenario.model_copy(update={"workload": workload})
+        return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"phase": "forward"})})
 
     def _of_stack(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
         """Take an engine that runs models which generate for its sibling that runs the others, where this is one of those."""

@@ -201,6 +201,28 @@ def test_kernels_that_do_not_run_on_a_card_are_refused(engine, precision, gpu, a
     assert resolve(decode("llama3-8b", precision, engine=engine, gpu="a100")).precision.weights == precision
 
 
+@pytest.mark.parametrize(
+    ("engine", "gpu", "why", "others"),
+    [
+        ("vllm", "gtx1080", "architecture pascal", "huggingface.*llama.cpp"),
+        ("sglang", "v100-sxm2-32gb", "architecture volta", "vllm"),
+        ("tensorrt-llm", "mi300x", "nvidia alone", "sglang, tgi"), ("lmdeploy", "arc-a770-16gb", "nvidia alone", "llama.cpp"),
+        ("exllamav3", "mi100-32gb", "architecture cdna1", "exllamav2"),
+    ],
+)  # fmt: skip
+def test_cards_that_an_engine_does_not_run_on_are_refused_with_engines_that_do(engine, gpu, why, others):
+    given = decode("llama3-8b", "fp16", engine=engine, gpu=gpu)
+    with pytest.raises(SpecError, match=f"engine {engine} does not run on {gpu}: .*{why}.*there.*{others}"):
+        resolve(given)
+    stated = decode("llama3-8b", "fp16", engine=engine, gpu=gpu, engine_facts={"vendors": [], "not_on": []})
+    assert resolve(stated).gpu.name.startswith(gpu)
+
+
+def test_a_card_without_a_maker_is_taken_for_one_that_the_engine_runs_on():
+    card = {"name": "mine", "inherits": "a100"} | {"vendor": "unknown"}
+    assert resolve(decode("llama3-8b", "fp16", engine="tensorrt-llm", gpu=card)).gpu.name == "mine"
+
+
 def test_what_nobody_states_is_warned_of_and_a_fact_settles_it():
     unstated = resolve(decode("llama3-8b", "int4", engine="pytorch-eager"))
     assert any("not stated whether pytorch-eager loads int4" in text for text in unstated.warnings)

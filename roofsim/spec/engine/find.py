@@ -10,6 +10,7 @@ from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
 from roofsim.spec.engine.schema import Engine, catalog_engine, stated_engine
 from roofsim.spec.engine.versions import EarlierFacts, Releases, Variant
+from roofsim.spec.hardware.schema import UNKNOWN_VENDOR
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roofsim.spec.engine.facts import Stated
+    from roofsim.spec.hardware.schema import Gpu
 
 
 _TRAINER: Final = "sets up trainings of transformers, whose kernels its configuration chooses"
@@ -243,3 +245,40 @@ def check_phase(engine: Engine, phase: str, place: Place) -> None:
     if engine.hands_over.generating in able:
         hint = f"Models that generate run in {engine.hands_over.generating}: state that engine."
     raise SpecError(Problem(message, place, "workload.engine", hint))
+
+
+def check_card(engine: Engine, gpu: Gpu, phase: str, place: Place) -> None:
+    """Refuse a card that the engine does not run on, and name engines that do.
+
+    Raises
+    ------
+    SpecError
+        With what it runs on.
+    """
+    if _runs_on(engine, gpu):
+        return
+    able = [name for name in catalog.names("engine") if phase in catalog_engine(name).phases]
+    able = [name for name in able if _runs_on(catalog_engine(name), gpu)]
+    kernels = engine.kernels
+    reason, changed = (
+        (f"it runs on those of {' and '.join(kernels.vendors)} alone", "vendors")
+        if kernels.vendors and gpu.vendor not in kernels.vendors
+        else (f"it has no kernels for architecture {gpu.architecture}", "not_on")
+    )
+    raise SpecError(
+        Problem(
+            f"engine {engine.name} does not run on {gpu.name}: {reason}",
+            place,
+            "workload.engine",
+            f"Engines that run {phase} there, as far as is stated: {', '.join(able)}. `roofsim show {engine.name}` says where "
+            f"that is known from. If yours does, state workload.engine_facts.{changed}: [].",
+        )
+    )
+
+
+def _runs_on(engine: Engine, gpu: Gpu) -> bool:
+    """Tell whether an engine runs on a card, as far as either states it."""
+    kernels = engine.kernels
+    return gpu.architecture not in kernels.not_on and (
+        not kernels.vendors or gpu.vendor in (*kernels.vendors, UNKNOWN_VENDOR)
+    )

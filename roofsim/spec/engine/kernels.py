@@ -205,6 +205,12 @@ class ExpertFacts(Facts):
 class KernelFacts(Facts):
     """What holds for all kernels of an engine."""
 
+    vendors: tuple[str, ...] = Field(
+        default=(), description="Makers of the GPUs that it runs on: an error on others; empty: not stated."
+    )
+    not_on: tuple[str, ...] = Field(
+        default=(), description="GPU architectures that it does not run on: an error; empty: none stated."
+    )
     library_released: Annotated[float, Field(ge=2010.0, le=2040.0)] | None = Field(
         default=None,
         description="When the kernel libraries came out, a decimal year: young ones are slow on new chips. null: mature.",

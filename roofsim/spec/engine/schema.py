@@ -112,6 +112,7 @@ class Engine(Releases):
             *self.experts.products_on,
             *self.matmul.never_expands_on,
             *(name for names in self.precision.formats_not_on.values() for name in names),
+            *self.kernels.not_on,
         ):
             _check(architecture, tuple(catalog.names("architecture")), "GPU architecture")
         precision = self.precision.default

@@ -23,6 +23,9 @@ PEAK_TYPES: Final = (
 )  # fmt: skip
 VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
+#: Maker of a card that a scenario describes without one.
+UNKNOWN_VENDOR: Final = "unknown"
+
 #: Names and kinds, which no override changes.
 FIXED: Final = (
     "name",

@@ -11,7 +11,7 @@ from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
 from roofsim.spec.hardware.architecture import Architecture
-from roofsim.spec.hardware.schema import FIXED, Gpu, System
+from roofsim.spec.hardware.schema import FIXED, UNKNOWN_VENDOR, Gpu, System
 from roofsim.spec.hardware.stacks import of_stacks, restacked
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
@@ -231,7 +231,7 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
     inline = scenario.part(("hardware", "gpu"), dict(given))
     inherits = inline.data.pop("inherits", "none")
     if inherits in ("none", None):
-        defaults = {"name": "inline", "vendor": "unknown", "architecture": "generic"}
+        defaults = {"name": "inline", "vendor": UNKNOWN_VENDOR, "architecture": "generic"}
         if "architecture" not in inline.data:
             assumed.append("gpu.architecture: generic")
         return of_stacks(Document({**defaults, **inline.data}, inline.source, inline.places), "hardware.gpu")
