@@ -20,6 +20,8 @@ from roofsim.web.saved import SavedReports
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from uvicorn import Server
+
     from roofsim.web.guards import GuardedApp
 
 #: Connections at a time; more are told that the server is busy.
@@ -130,12 +132,15 @@ def _application(asked: Listening, guard: PageGuard, saved: SavedReports | None)
     return application(ServedPage(guard=guard, workers=asked.workers, limit=asked.limit, saved=saved))
 
 
-def _run(app: GuardedApp, listener: socket.socket) -> None:
-    """Run until Ctrl-C, which is how it ends."""
+def server_of(app: GuardedApp) -> Server:
+    """Return the server of an application, with limits on connections and on the time that a request takes to begin."""
     import uvicorn
+
+    from roofsim.web.patience import PatientProtocol  # with uvicorn, an extra
 
     config = uvicorn.Config(
         app,
+        http=PatientProtocol,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -143,8 +148,13 @@ def _run(app: GuardedApp, listener: socket.socket) -> None:
         timeout_graceful_shutdown=2,
         ws="none",
     )
+    return uvicorn.Server(config)
+
+
+def _run(app: GuardedApp, listener: socket.socket) -> None:
+    """Run until Ctrl-C, which is how it ends."""
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server_of(app).run(sockets=[listener])
     except KeyboardInterrupt:
         sys.stderr.write("Stopped.\n")
 

@@ -73,7 +73,15 @@ def _launch(text: str, name: str) -> dict[str, Any]:
         *(f"{flag}: changes neither time nor memory" for flag in read.passed_over),
         *(f"{flag}: a flag of the script itself, which is not read" for flag in read.unread),
     ]
-    return _of(read.scenario, "launch", notes, program=read.program)
+    return _of(read.scenario, "launch", notes, program=read.program, serves=_serves(read.scenario))
+
+
+def _serves(scenario: dict[str, Any]) -> bool:
+    """Tell whether a command starts a server: its engine does, and does not train."""
+    from roofsim.spec.engine.schema import catalog_engine
+
+    engine = (scenario.get("workload") or {}).get("engine")
+    return isinstance(engine, str) and catalog_engine(re.split("[@+]", engine)[0]).server is not None
 
 
 def _described(text: str, name: str) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -42,6 +44,9 @@ _SENDING: Final = 20.0
 #: Answers that are kept, and the longest of them.
 _KEPT: Final = 128
 _LARGEST_KEPT: Final = 2 * 2**20
+#: Bytes from which on an answer is compressed, and how much work is put into that: an answer of 400 kB takes a few milliseconds.
+_PRESSED: Final = 2_000
+_LEVEL: Final = 4
 _FOLDER: Final = "static"
 #: What a browser lets a report do, whose style and script stand in it: nothing but show itself, as a page of no origin.
 _OF_REPORTS: Final = (
@@ -309,4 +314,5 @@ def application(serving: ServedPage) -> GuardedApp:
         Route("/api/{verb}", server.ask, methods=["POST"]),
         Route("/saved/{name}", server.report, methods=["GET"]),
     ]
-    return GuardedApp(Starlette(routes=routes, lifespan=server.lifespan), serving.guard)
+    pressed = [Middleware(GZipMiddleware, minimum_size=_PRESSED, compresslevel=_LEVEL)]
+    return GuardedApp(Starlette(routes=routes, middleware=pressed, lifespan=server.lifespan), serving.guard)

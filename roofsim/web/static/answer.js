@@ -75,10 +75,16 @@ function figureOf(shown, answer, asked) {
   return held;
 }
 
-/** Write what a slider says over the numbers that stand out; `write(key)` gives the text of a figure. */
-export function preview(root, write) {
+const FITS = { fits: "fits", tight: "tight", does_not_fit: "does NOT fit" };
+
+/** Write what a slider says over the numbers that stand out, and whether it fits; `write(key)` gives the text of a figure. */
+export function preview(root, write, row) {
   root.classList.toggle("moving", true);
-  if (!write) return;
+  const fits = FITS[row["memory.verdict"]];
+  const memory = root.querySelector('.tiles data[data-key="/answer/memory/capacity"]');
+  if (fits && memory) for (const text of memory.closest("dd").childNodes) {
+    if (text.nodeType === Node.TEXT_NODE) text.textContent = text.textContent.replace(/, (fits|tight|does NOT fit)/, `, ${fits}`);
+  }
   for (const shown of root.querySelectorAll('.tiles data[data-key^="/answer/"]')) {
     const text = write(shown.dataset.key.split("/").slice(2).join("."));
     if (text) shown.textContent = text;

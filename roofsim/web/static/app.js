@@ -1,8 +1,9 @@
 // The page: holds the question, asks it, shows the answer. Whatever is newer wins; the address holds the whole question.
 
-import { announce, at, by, h, paused, put } from "./dom.js";
-import { FIELDS, FIRST, STARTS, VERBS, suits } from "./fields.js";
+import { announce, by, h, paused, put } from "./dom.js";
+import { FIRST, VERBS } from "./fields.js";
 import { form, near } from "./form.js";
+import { keeper } from "./question.js";
 import { sliders } from "./sliders.js";
 import * as answers from "./answer.js";
 import * as link from "./link.js";
@@ -10,13 +11,15 @@ import { themes } from "./themes.js";
 
 /** Pauses in ms: before an answer is asked, before one that takes long shows its progress. */
 const TYPED = 60, TURNED = 350, SLOW = 300;
+/** Keys of the work that say how a server is used, which the command that starts it does not. */
+const LOAD = ["request_rate", "concurrency", "prompt_length", "output_length"];
 /** Answers that are kept for the way back. */
 const KEPT = 12;
 
 const back = document.querySelector('meta[name="roofsim-back"]').content;
 const backend = await import(back === "static" ? "./pyodide.js" : "./http.js");
 
-const state = { catalog: null, question: FIRST, options: {}, stash: {}, answered: null, answer: null, serial: 0, controller: null };
+const state = { catalog: null, question: FIRST, aside: null, slider: "", answered: null, answer: null, serial: 0, controller: null };
 const kept = new Map();
 let page = null, turning = null, why = null, ahead = null; // ahead: the question of the address, asked while the fields are still made: {key, controller, answer}
 
@@ -30,45 +33,13 @@ const request = (question) => ({ scenario: question.scenario, options: question.
 function change(make, how) {
   const before = state.question;
   let next = make(before);
-  if (how === "verb") {
-    state.options[before.verb] = before.options;
-    next = started({ ...next, options: state.options[next.verb] || {} });
-  }
-  if (how === "verb" || how === "turned") next = settled(next);
+  if (how === "verb" || how === "turned") next = state.aside.moved(before, next);
   state.question = next;
   page.show(next);
   const light = verbOf(next).light || how === "verb";
   if (how === "slider") askTurned();
   else if (light) askSoon(how);
-  else stale();
-}
-
-/** Return a question with what its verb needs and has no default for. */
-function started(question) {
-  const start = STARTS[question.verb];
-  if (!start) return question;
-  const options = typeof start.options === "function" ? start.options(state.catalog, question) : start.options;
-  let next = Object.keys(question.options).length ? question : { ...question, options: { ...options } };
-  for (const [key, value] of Object.entries(start.workload || {})) {
-    if (at(next.scenario, ["workload", key]) === undefined) next = { ...next, scenario: put(next.scenario, ["workload", key], value) };
-  }
-  return next;
-}
-
-/** Return a question without the values that it has no use for, and with those that it had a use for before. */
-function settled(question) {
-  let { scenario } = question;
-  const batch = at(scenario, ["workload", "micro_batch_size"]) ?? at(scenario, ["workload", "batch_size"]);
-  for (const field of FIELDS.filter((each) => each.path)) {
-    const key = field.path.join("."), value = at(scenario, field.path), shown = (!field.when || field.when(question)) && suits(field, value ?? state.stash[key], question, state.catalog);
-    if (!shown && value !== undefined) { state.stash[key] = value; scenario = put(scenario, field.path, undefined); }
-    else if (shown && value === undefined && state.stash[key] !== undefined) { scenario = put(scenario, field.path, state.stash[key]); delete state.stash[key]; }
-  }
-  for (const key of ["micro_batch_size", "batch_size"]) {
-    const field = FIELDS.find((each) => each.path && each.path[1] === key);
-    if (batch !== undefined && field.when(question) && at(scenario, field.path) === undefined) scenario = put(scenario, field.path, batch);
-  }
-  return { ...question, scenario };
+  else { stale(); remember(next, "edit"); }
 }
 
 /** Say that the answer is to an older question, where the new one waits for the button. */
@@ -178,7 +149,7 @@ function wrong(error, how) {
   const old = !by("shown").hidden;
   by("welcome").hidden = true;
   box.replaceChildren(...[
-    h("h2", {}, error.server ? "No answer" : "This cannot be answered"),
+    h(old ? "h2" : "h1", {}, error.server ? "No answer" : "This cannot be answered"),
     ...problems.flatMap((each) => told(each.message)),
     !marked.length && near(error, takeNear(error)),
     h("p", { class: "buttons" }, error.server && h("button", { type: "button", onclick: () => ask({ fresh: true }) }, "Ask again"),
@@ -208,21 +179,22 @@ function takeNear(error) {
 
 // -- the address ----------------------------------------------------------------------------------------------------------
 
-/** Write a question into the address: a step of the history, except while sliders move. */
+/** Write a question into the address: a step of the history, but one for all moves of a slider, and for all edits before a question is asked. */
 async function remember(question, how) {
   const serial = state.serial;
   const hash = await link.written(question);
-  if (serial !== state.serial || location.hash === hash) return;
-  if (how === "slider" && history.state && history.state.slider) history.replaceState({ slider: true }, "", hash);
-  else if (how === "first") history.replaceState({}, "", hash);
-  else history.pushState({ slider: how === "slider" }, "", hash);
+  if (serial !== state.serial || !same(question, state.question) || location.hash === hash) return;
+  const kind = how === "slider" ? `slider ${state.slider}` : how === "edit" ? "edit" : "";
+  if (how === "first") history.replaceState({}, "", hash);
+  else if (kind && history.state && history.state.kind === kind) history.replaceState({ kind }, "", hash);
+  else history.pushState({ kind }, "", hash);
 }
 
 /** Take a question as it is. */
 function restore(question) {
-  state.options[question.verb] = question.options;
+  state.aside.keep(question);
   state.question = question;
-  page.show(question);
+  page.show(question, true);
 }
 
 /** Return the question of the address; one that cannot be read is said. */
@@ -234,8 +206,8 @@ async function addressed() {
     return question;
   } catch (error) {
     by("welcome").hidden = true;
-    by("problem").replaceChildren(h("h2", {}, "The link cannot be read"),
-      h("p", { class: "message" }, `${String(error.message).slice(0, 200)}. It may have been cut off where it was copied.`),
+    by("problem").replaceChildren(h("h1", {}, "The link cannot be read"),
+      h("p", { class: "message" }, `It may have been cut off where it was copied (${String(error.message).slice(0, 200).replace(/\.+$/, "")}).`),
       h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => { restore(FIRST); ask(); } }, "Start with an example")));
     by("problem").hidden = false;
     return undefined;
@@ -251,22 +223,31 @@ async function travel() {
 
 // -- what is pasted or dropped --------------------------------------------------------------------------------------------
 
-/** Have Python read a text; return what is wrong with it, or "". */
+/** Have Python read a text; return what is wrong with it, or "", and what it noted. */
 async function readText(text, name) {
-  if (!text.trim()) return "There is nothing in it.";
+  if (!text.trim()) return { wrong: "There is nothing in it." };
   let answer = null;
   try {
     answer = await backend.ask("read", { text, name }, {});
   } catch (error) {
-    return `It could not be read: ${error.message}`;
+    return { wrong: `It could not be read: ${error.message}` };
   }
-  if (!answer.ok) return answer.error.message;
-  const { model, ...rest } = answer.scenario;
-  const whole = Object.keys(rest).length > 0;
-  change((now) => ({ ...now, scenario: whole ? answer.scenario : { ...now.scenario, model } }));
+  if (!answer.ok) return { wrong: answer.error.message };
+  const verb = answer.serves ? "serve" : answer.kind === "launch" && state.question.verb === "serve" ? "run" : state.question.verb;
+  change((now) => ({ ...now, verb, scenario: taken(answer, now.scenario) }), verb === state.question.verb ? "read" : "verb");
   if (!verbOf(state.question).light) ask();
-  announce(`Read ${name}.`);
-  return "";
+  announce([`Read ${name}.`, ...(answer.notes || [])].join(" "));
+  return { notes: answer.notes || [] };
+}
+
+/** Return the scenario that was read. A model alone, and a launch command, which names no card, leave the rest of the question as it is. */
+function taken({ kind, scenario, serves }, now) {
+  const { model, ...rest } = scenario;
+  if (!Object.keys(rest).length) return { ...now, model };
+  if (kind !== "launch") return scenario;
+  const held = now.workload || {}, kept = Object.fromEntries(LOAD.filter((key) => held[key] !== undefined).map((key) => [key, held[key]]));
+  const { gpus, ...card } = now.hardware || {};
+  return { ...scenario, workload: { ...(serves ? kept : { phase: "train" }), ...scenario.workload }, hardware: { ...card, ...scenario.hardware } };
 }
 
 function dropping() {
@@ -281,7 +262,8 @@ function dropping() {
     const [file] = event.dataTransfer.files;
     if (!file) return;
     const said = await readText(await file.text(), file.name);
-    if (said) wrong({ message: said, key: null }, "drop");
+    if (said.wrong) wrong({ message: said.wrong, key: null }, "drop");
+    else page.noted(said.notes);
   });
 }
 
@@ -351,20 +333,21 @@ async function start() {
   const catalog = await backend.catalog();
   if (catalog.ok === false) {
     by("welcome").hidden = true;
-    by("problem").replaceChildren(h("h2", {}, "No answer"), h("p", { class: "message" }, catalog.error.message),
+    by("problem").replaceChildren(h("h1", {}, "No answer"), h("p", { class: "message" }, catalog.error.message),
       h("p", { class: "buttons" }, h("button", { type: "button", onclick: () => location.reload() }, "Reload")));
     by("problem").hidden = false;
     return;
   }
   state.catalog = catalog;
+  state.aside = keeper(catalog);
   by("version").textContent = `roofsim ${catalog.version}`;
   page = form({ catalog, change, readText });
   turning = sliders({
     holder: by("sliders"),
     note: by("turn-note"),
     ask: (verb, body, signal) => backend.ask(verb, body, { signal }),
-    moved: (make) => change(make, "slider"),
-    preview: (write) => answers.preview(by("shown"), write),
+    moved: (make, name) => { state.slider = name; change(make, "slider"); },
+    preview: (write, row) => answers.preview(by("shown"), write, row),
   });
   by("question").addEventListener("submit", (event) => { event.preventDefault(); document.activeElement.blur && commit(); ask({ how: "submit", fresh: state.answer === null }); });
   by("cancel").addEventListener("click", cancel);

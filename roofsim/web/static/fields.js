@@ -23,6 +23,7 @@ const phase = (question) => (question.scenario.workload || {}).phase || "train";
 const during = (...phases) => (question) => NOT_SERVE(question) && phases.includes(phase(question));
 const asked = (...verbs) => (question) => verbs.includes(question.verb);
 const both = (one, other) => (question) => one(question) && other(question);
+const serving = (question, catalog) => question.verb === "serve" && generates(question, catalog) !== false;
 const words = (section, key) => (catalog) => (((catalog.keys || []).find((each) => each.section === section && each.key === key) || {}).choices || []).map((each) => [each, each]);
 const names = (list) => (catalog) => (catalog[list] || []).map((each) => [nameOf(each), nameOf(each)]);
 
@@ -52,7 +53,7 @@ export const FIELDS = [
   { group: "ask", option: "family", label: "Family", kind: "text", when: (question) => question.verb === "fit" && question.options.largest === "model" },
   { group: "ask", option: "fewest", label: "Also find the fewest", kind: "choice", when: asked("fit"), choices: [["", "No"], ["gpus", "GPUs"]] },
   { group: "ask", option: "gpus", label: "GPUs to use", kind: "words", when: asked("plan"), hint: "64, or 64,128, or 64..512" },
-  { group: "ask", option: "gpu", label: "Cards to try", kind: "words", when: asked("plan"), hint: "a100,h100; empty for the card below" },
+  { group: "ask", option: "gpu", label: "Cards to try", kind: "words", when: asked("plan"), hint: "a100,h100" },
   { group: "ask", option: "objective", label: "Best by", kind: "choice", when: asked("plan"), choices: [["", "Step time"], ["cost", "Cost"], ["tokens_per_usd", "Tokens per USD"], ["tokens_per_joule", "Tokens per joule"], ["memory", "Memory"]] },
   { group: "ask", path: ["workload", "request_rate"], label: "Requests per second", when: asked("serve") },
   { group: "ask", path: ["workload", "concurrency"], label: "Or requests in flight", when: asked("serve") },
@@ -74,9 +75,9 @@ export const FIELDS = [
   { group: "work", path: ["workload", "global_batch_size"], label: "Global batch", when: during(...TRAINS) },
   { group: "work", path: ["workload", "batch_size"], label: "Batch", when: during("prefill", "decode", "generate", "forward") },
   { group: "work", path: ["workload", "sequence_length"], label: "Sequence length", when: during("train", "forward") },
-  { group: "work", path: ["workload", "prompt_length"], label: "Prompt length", when: (question) => question.verb === "serve" || during("prefill", "generate")(question) },
+  { group: "work", path: ["workload", "prompt_length"], label: "Prompt length", when: (question, catalog) => serving(question, catalog) || during("prefill", "generate")(question) },
   { group: "work", path: ["workload", "context_length"], label: "Context length", when: during("decode") },
-  { group: "work", path: ["workload", "output_length"], label: "Output length", when: (question) => question.verb === "serve" || during("generate", "decode")(question) },
+  { group: "work", path: ["workload", "output_length"], label: "Output length", when: (question, catalog) => serving(question, catalog) || during("generate", "decode")(question) },
   { group: "work", path: ["workload", "precision"], label: "Precision", kind: "choice", choices: names("precisions"), list: "precisions", able: trained, standardText: "Default" },
   { group: "work", path: ["workload", "engine"], label: "Engine", kind: "choice", choices: names("engines"), list: "engines", able: runs, standardText: "Default" },
 
@@ -127,6 +128,14 @@ export const FIRST = {
   options: {},
 };
 
+/** Return whether a question's model makes tokens one by one; of one that is not in the catalog, and of lists of layers, null. */
+export function generates(question, catalog) {
+  const { model } = question.scenario;
+  const entry = model && typeof model === "object" ? model : (catalog.models || []).find((each) => each.name === model || (each.aliases || []).includes(String(model).toLowerCase()));
+  const family = entry && entry.family !== "layers" && (catalog.families || []).find((each) => each.name === entry.family);
+  return family ? family.phases.includes("generate") : null;
+}
+
 /** What a verb needs that has no default, so that a change of the verb gives an answer and no error. */
 export const STARTS = {
   compare: { options: (catalog) => ({ gpus: ((catalog.usual || {}).cards || []).slice(0, 6) }) },
@@ -134,8 +143,13 @@ export const STARTS = {
   plan: { options: { gpus: 8 } },
   need: { options: { tokens_per_second: 10000 } },
   whatif: { options: { changes: ["memory.bandwidth=2x"] } },
-  sweep: { options: { axes: ["batch_size=1..256:x2"] } },
-  serve: { workload: { request_rate: 4, prompt_length: 1000, output_length: 250 } },
+  sweep: { options: (catalog, question) => ({ axes: [`${phase(question) === "train" ? "micro_batch_size" : "batch_size"}=1..256:x2`] }) },
+  serve: {
+    workload: (catalog, question) => ({
+      ...((question.scenario.workload || {}).concurrency === undefined ? { request_rate: 4 } : {}),
+      ...(generates(question, catalog) ? { prompt_length: 1000, output_length: 250 } : {}),
+    }),
+  },
   explain: { options: { figure: "step_time" } },
 };
 

@@ -1,6 +1,6 @@
 // The question as a form: each field shows what the question holds at its place, and changes it there.
 
-import { h, by, at, put, valueOf, id } from "./dom.js";
+import { announce, h, by, at, put, valueOf, id } from "./dom.js";
 import { FIELDS, GROUPS, VERBS, keyOf, nameOf, suits } from "./fields.js";
 import { picker } from "./picker.js";
 
@@ -40,7 +40,7 @@ export function form({ catalog, change, readText }) {
     let typing = false;
     input.addEventListener("input", () => { typing = true; });
     input.addEventListener("change", () => { typing = false; set(field, taken(input.value)); });
-    return { input, show: () => { if (!typing) input.value = shown(held(field)); } };
+    return { input, show: (afresh) => { if (afresh) typing = false; if (!typing) input.value = shown(held(field)); } };
   };
   const plain = (value) => (value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
   const KINDS = {
@@ -89,6 +89,9 @@ export function form({ catalog, change, readText }) {
       const add = (value) => {
         if (!value) return;
         const many = count.value.trim();
+        const wrong = many !== "" && !(Number.isInteger(Number(many)) && Number(many) > 0);
+        count.toggleAttribute("aria-invalid", wrong);
+        if (wrong) { count.setAttribute("aria-invalid", "true"); count.focus(); announce(`How many cards: expected a whole number above 0; got ${many}`); return; }
         count.value = "";
         made.set("");
         set(field, [...[held(field) ?? []].flat(), many && many !== "1" ? `${many}x${value}` : value]);
@@ -152,17 +155,25 @@ export function form({ catalog, change, readText }) {
     return [row, pasteField()];
   }
 
+  const notes = h("ul", { class: "quiet", id: "paste-notes", hidden: true });
+  /** Say what was noted of a text that was read. */
+  function noted(lines = []) {
+    notes.replaceChildren(...lines.map((line) => h("li", {}, line)));
+    notes.hidden = !lines.length;
+    if (lines.length) by("paste").open = true;
+  }
+
   function pasteField() {
     const area = h("textarea", { rows: "6", spellcheck: "false", id: id("paste"), "aria-describedby": "paste-hint paste-said" });
     const file = h("input", { type: "file", class: "vh", id: id("file"), tabindex: "-1", "aria-label": "File to read" });
     const said = h("p", { class: "error", id: "paste-said", role: "alert", hidden: true });
     const say = (text) => { said.textContent = text; said.hidden = !text; area.toggleAttribute("aria-invalid", Boolean(text)); if (text) area.setAttribute("aria-invalid", "true"); };
-    const use = async () => say(await readText(area.value, "pasted"));
-    file.addEventListener("change", async () => { if (file.files[0]) { const [one] = file.files; area.value = ""; say(await readText(await one.text(), one.name)); file.value = ""; } });
+    const use = async (text, name) => { const read = await readText(text, name); say(read.wrong || ""); noted(read.notes); };
+    file.addEventListener("change", async () => { if (file.files[0]) { const [one] = file.files; area.value = ""; await use(await one.text(), one.name); file.value = ""; } });
     const details = h("details", { class: "paste", id: "paste" }, h("summary", {}, "Paste or drop a model or scenario"),
       h("div", { class: "field span" }, h("label", { for: area.id }, "A config.json, YAML, a launch command or a capture"), area,
-        h("p", { class: "quiet", id: "paste-hint" }, "It is read as text. A file may be dropped anywhere on the page."), said,
-        h("div", { class: "buttons" }, h("button", { type: "button", onclick: use }, "Read it"),
+        h("p", { class: "quiet", id: "paste-hint" }, "It is read as text. A file may be dropped anywhere on the page."), said, notes,
+        h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => use(area.value, "pasted") }, "Read it"),
           h("button", { type: "button", onclick: () => file.click() }, "Choose a file"),
           h("button", { type: "button", id: "present", onclick: () => { area.value = area.dataset.yaml || ""; area.focus(); } }, "Edit the present question")), file));
     return details;
@@ -183,13 +194,14 @@ export function form({ catalog, change, readText }) {
     h("input", { type: "radio", name: "verb", value: verb.name, form: "question", onchange: () => change((now) => ({ ...now, verb: verb.name }), "verb") }),
     h("span", {}, verb.title))));
 
-  function show(now) {
+  /** Show a question; `afresh` also where somebody was typing. */
+  function show(now, afresh = false) {
     question = now;
     by("verbs").querySelectorAll("input").forEach((radio) => { radio.checked = radio.value === now.verb; });
     by("about").textContent = VERBS.find((verb) => verb.name === now.verb).about;
     for (const each of fields) {
-      each.row.hidden = Boolean(each.field.when) && !each.field.when(now);
-      if (!each.row.hidden) each.show();
+      each.row.hidden = Boolean(each.field.when) && !each.field.when(now, catalog);
+      if (!each.row.hidden) each.show(afresh);
     }
     showRest(now);
     for (const group of groups) {
@@ -243,7 +255,7 @@ export function form({ catalog, change, readText }) {
     found.input.setAttribute("aria-invalid", "true");
     found.input.setAttribute("aria-describedby", [found.described, found.error.id].filter(Boolean).join(" "));
     found.error.hidden = false;
-    found.error.replaceChildren(h("p", {}, error.message.split("\n")[0]), near(error, (value) => {
+    const meant = near(error, (value) => {
       if (found.field.option === "gpus" && found.field.kind === "cards") {
         const wrong = String(error.found ?? quoted ?? "").replace(/^'|'$/g, "");
         const list = [question.options.gpus ?? []].flat().map(String);
@@ -255,7 +267,8 @@ export function form({ catalog, change, readText }) {
         set(found.field, wrong && Array.isArray(now) ? now.map((one) => String(one).replace(wrong, value)) : [value]);
       } else set(found.field, value);
       found.input.focus();
-    }));
+    });
+    found.error.replaceChildren(...[h("p", {}, error.message.split("\n")[0]), meant].filter(Boolean));
     return found.input;
   }
   function clear() {
@@ -266,7 +279,7 @@ export function form({ catalog, change, readText }) {
       each.error.replaceChildren();
     }
   }
-  return { show, mark, clear, shown: (field) => !field.when || field.when(question), names: { models: models.map(nameOf), cards: cards.map(nameOf) } };
+  return { show, mark, clear, noted, shown: (field) => !field.when || field.when(question, catalog), names: { models: models.map(nameOf), cards: cards.map(nameOf) } };
 }
 
 /** Return buttons for what may have been meant. */

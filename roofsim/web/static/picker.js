@@ -5,6 +5,9 @@ import { h, id } from "./dom.js";
 /** Entries that are shown at once. */
 const MOST = 80;
 
+/** Return a name without what people write differently. */
+const plain = (name) => name.toLowerCase().replace(/[^a-z0-9.]/g, "");
+
 /**
  * Return a picker: `field` is its element, `input` its text field.
  * `entries()` are mappings with a name, `more(entry)` is what stands beside it, `take(text)` is called with what was chosen.
@@ -24,8 +27,18 @@ export function picker({ label, entries, more, take, hint = "", narrow = () => t
   let settled = "";
 
   function matching() {
-    const words = input.value === settled ? [] : input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return entries().filter((entry) => narrow(entry) && words.every((word) => entry.name.toLowerCase().includes(word) || more(entry).toLowerCase().includes(word)));
+    const written = input.value === settled ? "" : input.value.toLowerCase().trim();
+    const words = written.split(/\s+/).filter(Boolean), whole = plain(written);
+    const found = entries().filter((entry) => {
+      if (!narrow(entry)) return false;
+      const names = [entry.name, ...(entry.aliases || [])].map((name) => name.toLowerCase());
+      const about = more(entry).toLowerCase();
+      return words.every((word) => about.includes(word) || names.some((name) => name.includes(word))) || names.some((name) => plain(name).includes(whole));
+    });
+    if (!whole) return found;
+    // Those whose name begins so come first, in the order of the catalog.
+    const begins = (entry) => (plain(entry.name).startsWith(whole) ? 0 : (entry.aliases || []).some((name) => plain(name).startsWith(whole)) ? 1 : 2);
+    return found.map((entry, place) => [begins(entry), place, entry]).sort((one, other) => one[0] - other[0] || one[1] - other[1]).map(([, , entry]) => entry);
   }
   function open() {
     const found = matching();

@@ -7,7 +7,7 @@ const { written, three } = window.roofsimReport;
 const REST = "Move one: its effect shows at once, the whole answer a moment later. The lines show the step time, of the price the cost.";
 /** Figures that move with a slider. */
 const CANDIDATES = ["step_time", "step_time_interval", "throughput.decode_tokens_per_second", "throughput.tokens_per_second", "throughput.samples_per_second",
-  "memory.peak", "memory.fits", "mfu", "bound"];
+  "memory.peak", "memory.fits", "memory.verdict", "mfu", "bound"];
 const WRITE = { step_time: (value) => written(value, "s"), "memory.peak": (value) => written(value, "B"), mfu: (value) => `${three(100 * value)} %` };
 
 /** Return the figures of an answer that move with a slider. */
@@ -16,13 +16,20 @@ function figuresOf(data) {
   return [...CANDIDATES, ...costs].filter((key) => (at(data, key.split(".")) ?? null) !== null);
 }
 
+/** Return a change as a factor: "2x" as it is, "+10%" as "1.1x"; null of what is none. */
+function factor(text) {
+  const percent = /^([+-][\d.]+)\s*%$/.exec(text);
+  if (percent) return `${Number((1 + Number(percent[1]) / 100).toPrecision(12))}x`;
+  return /^[\d.]+x$/.test(text) ? text : null;
+}
+
 /** Return a figure of a row as it is written; "" where it has none. */
 function shownAs(key, row) {
   const interval = key.match(/^step_time_interval\.([01])$/);
   const value = interval ? (row.step_time_interval || [])[interval[1]] : row[key];
   if (typeof value !== "number") return "";
   if (interval) return written(value, "s");
-  if (key.startsWith("cost.")) return `${three(value)} USD`;
+  if (key.startsWith("cost.")) return `${value >= 1 && value < 1000 ? value.toFixed(2) : three(value)} USD`;
   return (WRITE[key] || three)(value);
 }
 
@@ -46,18 +53,21 @@ export function sliders({ holder, note, ask, moved, preview }) {
     const element = h("div", { class: "slider", "data-slider": slider.name }, h("label", { for: input.id }, slider.label), output, drawing, input);
     const one = { slider, input, output, drawing, element, stops: [], rows: null };
     input.addEventListener("input", () => turn(one));
+    input.addEventListener("change", () => { if (one.rows && !one.rows[input.value].feasible) rest(one); });
     return one;
   }
 
   function stopsOf(slider, path) {
     const stated = at(question.scenario, path);
     if (slider.factor) {
-      const now = stated === undefined ? "1x" : String(stated);
+      if (slider.draws && !Object.keys(answer.data.cost || {}).some((key) => key.startsWith("usd_per_million"))) return [null, 0];
+      const now = factor(stated === undefined ? "1x" : String(stated).trim());
       if (FACTORS.includes(now)) return [FACTORS, FACTORS.indexOf(now)];
-      return /^[\d.]+x$/.test(now) ? withNow(FACTORS, now, parseFloat) : [null, 0];
+      return now ? withNow(FACTORS, now, parseFloat) : [null, 0];
     }
-    const now = Number(stated ?? at(answer.data.scenario, path));
-    return now > 0 && Number.isFinite(now) ? withNow(slider.stops, now, Number) : [null, 0];
+    // What was written as Python takes it (1,024 or 2k) stands in the answer as a number.
+    const now = [stated, at(answer.data.scenario, path)].map(Number).find((value) => value > 0 && Number.isFinite(value));
+    return now ? withNow(slider.stops, now, Number) : [null, 0];
   }
   function withNow(stops, now, size) {
     const all = stops.includes(now) ? stops : [...stops, now].sort((one, other) => size(one) - size(other));
@@ -73,14 +83,24 @@ export function sliders({ holder, note, ask, moved, preview }) {
     mark(one);
     const row = one.rows && one.rows[one.input.value];
     if (row) tell(one, row);
+    if (row && !row.feasible) return; // it cannot be asked: the slider goes back when it is let go
+    one.last = one.input.value;
     const path = one.slider.path(question);
     const still = one.slider.factor && value === "1x" ? undefined : value;
-    moved((now) => ({ ...now, scenario: put(now.scenario, path, still) }));
+    moved((now) => ({ ...now, scenario: put(now.scenario, path, still) }), one.slider.name);
+  }
+
+  /** Put a slider back to where the question is; what the note says of the other place stays. */
+  function rest(one) {
+    one.input.value = one.last;
+    one.output.textContent = labelled(one);
+    one.input.setAttribute("aria-valuetext", labelled(one));
+    mark(one);
   }
 
   function tell(one, row) {
     const name = `${one.slider.label} ${labelled(one)}`;
-    if (!row.feasible) { note.textContent = `${name}: ${row.reason || "not possible"}`; preview(null, row); return; }
+    if (!row.feasible) { note.textContent = `${name} cannot be asked: ${row.reason || "it is not possible"}`; return; }
     const interval = row.step_time_interval ? ` (${written(row.step_time_interval[0], "s")} to ${written(row.step_time_interval[1], "s")})` : "";
     note.textContent = `${name}: ${written(row.step_time, "s")}${interval}, limited by ${String(row.bound).replaceAll("_", " ")}${row["memory.fits"] === false ? "; does not fit" : ""}.`;
     preview((key) => shownAs(key, row), row);
@@ -126,7 +146,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
       if (!stops) continue;
       one.stops = stops;
       one.input.max = String(stops.length - 1);
-      one.input.value = String(place);
+      one.input.value = one.last = String(place);
       one.output.textContent = labelled(one);
       one.input.setAttribute("aria-valuetext", labelled(one));
     }

@@ -13,7 +13,9 @@ window.roofsimReport = (function () {
     return three(value / size) + " " + prefix + unit;
   }
   function three(value) {
-    return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en-US") : Number(value.toPrecision(3)).toString();
+    if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en-US");
+    const short = value.toPrecision(3); // as Python writes it: 33.0 of 33.04, but 33 of 33
+    return Number(short) === value || short.includes("e") ? Number(short).toString() : short;
   }
 
   function say(text, x, y) {
