@@ -220,6 +220,8 @@ class PageServer:
         if known is None:
             try:
                 known = await _unless_gone(request, self._worked_out(verb, body))
+            except asyncio.CancelledError:  # nobody reads it, unless the server ends
+                return refusal(503, "the question was left, or the server ends")
             except BusyError:
                 return refusal(429, "too many questions at once: ask again in a moment", retry_after="1")
             except LateError:

@@ -54,7 +54,9 @@ def post(port, body, verb="run", token=SECRET, timeout=60):
         connection.request("POST", f"/api/{verb}", json.dumps(body), headers)
         answer = connection.getresponse()
         body = answer.read()
-        return answer.status, json.loads(body) if body.startswith(b"{") else body  # a full server answers in plain words
+        return answer.status, json.loads(body) if body.startswith(
+            b"{"
+        ) else body  # a full server answers in plain words
     finally:
         connection.close()
 
@@ -71,6 +73,15 @@ def test_a_client_that_leaves_gives_its_place_to_the_next():
             assert time.monotonic() - started < 15, codes  # not the 20 s of what nobody waits for
             time.sleep(0.2)
         assert set(codes) <= {200, 429}
+
+
+def test_a_client_that_leaves_is_no_error_in_the_log(caplog):
+    with caplog.at_level("WARNING", logger="uvicorn.error"), running(workers=1, limit=30.0) as port:
+        post(port, {"first": 1})
+        with pytest.raises(TimeoutError):
+            post(port, {"sleep": 2.0}, timeout=0.3)
+        assert post(port, {"second": 1})[0] in (200, 429)
+    assert not caplog.records
 
 
 def test_a_client_that_leaves_soon_costs_no_process():

@@ -39,7 +39,7 @@ function shownAs(key, row) {
  */
 export function sliders({ holder, note, ask, moved, preview }) {
   const made = SLIDERS.map((slider) => build(slider));
-  let question = null, answer = null, controller = null;
+  let question = null, answer = null, controller = null, refused = ""; // refused: why the last place could not be asked
   holder.replaceChildren(...made.map((each) => each.element));
 
   function build(slider) {
@@ -60,7 +60,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
   function stopsOf(slider, path) {
     const stated = at(question.scenario, path);
     if (slider.factor) {
-      if (slider.draws && !Object.keys(answer.data.cost || {}).some((key) => key.startsWith("usd_per_million"))) return [null, 0];
+      if (slider.draws && !Object.entries(answer.data.cost || {}).some(([key, value]) => key.startsWith("usd_per_million") && value !== null)) return [null, 0];
       const now = factor(stated === undefined ? "1x" : String(stated).trim());
       if (FACTORS.includes(now)) return [FACTORS, FACTORS.indexOf(now)];
       return now ? withNow(FACTORS, now, parseFloat) : [null, 0];
@@ -84,6 +84,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
     const row = one.rows && one.rows[one.input.value];
     if (row) tell(one, row);
     if (row && !row.feasible) return; // it cannot be asked: the slider goes back when it is let go
+    refused = "";
     one.last = one.input.value;
     const path = one.slider.path(question);
     const still = one.slider.factor && value === "1x" ? undefined : value;
@@ -100,7 +101,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
 
   function tell(one, row) {
     const name = `${one.slider.label} ${labelled(one)}`;
-    if (!row.feasible) { note.textContent = `${name} cannot be asked: ${row.reason || "it is not possible"}`; return; }
+    if (!row.feasible) { note.textContent = refused = `${name} cannot be asked: ${row.reason || "it is not possible"}`; return; }
     const interval = row.step_time_interval ? ` (${written(row.step_time_interval[0], "s")} to ${written(row.step_time_interval[1], "s")})` : "";
     note.textContent = `${name}: ${written(row.step_time, "s")}${interval}, limited by ${String(row.bound).replaceAll("_", " ")}${row["memory.fits"] === false ? "; does not fit" : ""}.`;
     preview((key) => shownAs(key, row), row);
@@ -135,7 +136,7 @@ export function sliders({ holder, note, ask, moved, preview }) {
     stop();
     question = asked;
     answer = answered;
-    note.textContent = REST;
+    note.textContent = refused || REST;
     const own = new AbortController();
     controller = own;
     for (const one of made) {
