@@ -235,3 +235,22 @@ def test_a_count_of_cards_that_is_none_is_marked(tab):
     cards.press("Enter")
     assert count.get_attribute("aria-invalid") == "true"
     assert page.locator("[data-key='options.gpus'] .chips li").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "figure", "least"),
+    [
+        ("memory", {}, "memory.components.parameters", 8),
+        ("fit", {}, "memory.peak", 2),
+        ("timeline", {}, "step_time", 1),
+    ],
+)
+def test_numbers_of_answers_that_hold_no_result_unfold_too(tab, verb, options, figure, least):
+    opened = tab(SMALL | {"verb": verb, "options": options})
+    page = opened.page
+    buttons = page.locator("button.why")
+    assert buttons.count() >= least
+    opened.answered(buttons.first.click, "**/api/explain")
+    page.locator("#why-body .tree").first.wait_for()
+    assert figure in page.inner_text("#why-title")
+    assert opened.said == []

@@ -130,7 +130,7 @@ def test_own_prices_go_first_while_they_last():
     assert roofsim.run(SMALL, gpu="h100").cost["usd_per_hour"] == before
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e5])
 def test_dollars_scale_with_the_price(scale):
     with put_first({"h100-sxm5-80gb": ({"usd": 2.5 * scale, "per": "hour", "kind": "own"},)}):
         cost = roofsim.run(SMALL, gpu="h100").cost

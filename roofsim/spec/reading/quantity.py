@@ -80,5 +80,7 @@ SecondsOrNone = Annotated[float, _reader("s", zero=True), _schema("s")]
 Duration = Annotated[float, _reader("s", zero=False, plausible=("1 ms", "10000000 h")), _schema("s")]
 Power = Annotated[float, _reader("W", zero=False), _schema("W")]
 Energy = Annotated[float, _reader("J", zero=False), _schema("J")]
-Dollars = Annotated[float, _reader("USD", zero=False), _schema("USD")]
-DollarsPerHour = Annotated[float, _reader("USD/h", zero=False), _schema("USD/h")]
+Dollars = Annotated[float, _reader("USD", zero=False, plausible=("0.01 USD", "1000000000 USD")), _schema("USD")]
+DollarsPerHour = Annotated[
+    float, _reader("USD/h", zero=False, plausible=("0.000001 USD/h", "1000000 USD/h")), _schema("USD/h")
+]

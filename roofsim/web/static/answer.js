@@ -60,8 +60,22 @@ function laidOut(layout, asked) {
   return Object.fromEntries([["model", asked.model], ...sections.map((name) => [name, { ...(asked[name] || {}), ...layout[name] }])]);
 }
 
+/** Numbers of answers that hold no result, which are those of a run of the question -> what a run calls them. */
+const OF_RUN = {
+  timeline: [[/^\/answer\/step_time$/, () => "step_time"]],
+  fit: [[/^\/answer\/scenario\/base\/memory$/, () => "memory.peak"], [/^\/answer\/scenario\/base\/components\/(\w+)$/, ([, name]) => `memory.components.${name}`],
+    [/^\/answer\/state\/parameters$/, () => "parameters"]],
+  memory: [[/^\/rows\/\d+\/bytes$/, (_, row) => (row === "peak" ? "memory.peak" : COMPONENTS.has(row) ? `memory.components.${row}` : null)]],
+};
+const COMPONENTS = new Set(["parameters", "gradients", "optimizer_state", "activations", "temporary", "key_value_cache", "communication_buffers", "context", "fragmentation"]);
+
 /** Return the figure that a number is, and the scenario of the result that holds it; null where none does. */
 function figureOf(shown, answer, asked) {
+  for (const [key, named] of OF_RUN[answer.verb] || []) {
+    const found = key.exec(shown.dataset.key), row = shown.closest("tr");
+    const figure = found && named(found, row && row.cells[0].textContent.trim().replaceAll(" ", "_"));
+    if (figure) return { figure };
+  }
   const [whole, ...steps] = shown.dataset.key.split("/").slice(1);
   if (whole === "charts" && steps[0] === "classes") return { figure: shown.closest("tr").cells[0].textContent.trim() };
   if (whole !== "answer") return null;

@@ -7,7 +7,7 @@ const WAYS = {
   413: "That is more than the server reads. Send the description of the model alone, without weights.",
   429: "The server is busy with other questions. Press Ask in a moment.",
   503: "The server is busy or took too long. Ask something smaller, or press Ask again.",
-  504: "Ask something smaller: fewer cards, GPUs or values, one engine rather than the default.",
+  504: "Ask something smaller: fewer cards, GPUs or values, one engine rather than several, shorter ranges.",
 };
 
 function failed(message) {
