@@ -68,10 +68,6 @@ def _gemma3n(layers: int, inner: int, shared: int) -> Any:
 
 
 def _tokens(model: Any) -> Any:
-    # Keys and values as they are, for all heads that share them, as on a GPU.
-    from transformers.integrations import sdpa_attention
-
-    sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
     return model(input_ids=ids(SIZES["gemma-3n-e2b"]), use_cache=False)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from counting import Case, flash, numbers
+from counting import Case, flash, numbers, tower
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,15 +61,58 @@ def _qwen2_vl(width: int, layers: int, heads: int, shared: int, inner: int, voca
     return Qwen2VLForConditionalGeneration(config)
 
 
+def _packed(_module, query, key, value, _mask=None, *, max_length_q, **_others):
+    """Attend within each image (or window) of a row of them, as FlashAttention's kernel for packed rows does."""
+    parts = (part.unflatten(2, (-1, max_length_q)).squeeze(0).transpose(0, 1) for part in (query, key, value))
+    return flash(*parts).transpose(1, 2).flatten(0, 1).unsqueeze(0), None
+
+
+def _rows(tower: Any) -> Any:
+    """Let a tower take its images as one row of patches, whose lengths the library reads as values otherwise."""
+    ALL_ATTENTION_FUNCTIONS["flash_attention_2"] = _packed
+    tower.config._attn_implementation = "flash_attention_2"
+    return tower
+
+
+def _turns(tokens: int, size: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what rotary positions multiply by."""
+    return torch.zeros(tokens, size, **options), torch.zeros(tokens, size, **options)
+
+
 def _qwen2_features(model: Any) -> Any:
-    # Lengths of images are read as values: the layers are called one by one, with one image of 48 x 48 patches.
-    visual = model.model.visual
-    hidden = visual.patch_embed(numbers(2304, 1176))
+    # Lengths of images are read as values: the blocks are called one by one, with images of 48 x 48 patches.
+    visual = _rows(model.model.visual)
+    hidden = visual.patch_embed(numbers(1, 2304, 1176))
+    turns = _turns(len(hidden), 80, dtype=torch.float32)
     for block in visual.blocks:
-        heads = block.attn.qkv(block.norm1(hidden)).view(1, 2304, 3, 16, 80).permute(2, 0, 3, 1, 4)
-        hidden = hidden + block.attn.proj(flash(*heads.unbind()).transpose(1, 2).reshape(2304, 1280))
-        hidden = hidden + block.mlp(block.norm2(hidden))
+        hidden = block(hidden, cu_seqlens=None, max_seqlen=2304, position_embeddings=turns)
     return visual.merger(hidden)
+
+
+def _qwen25_vl() -> Any:
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    text = {
+        "vocab_size": 152064, "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "intermediate_size": 18944, "tie_word_embeddings": False,
+    }  # fmt: skip
+    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584}
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    return Qwen2_5_VLForConditionalGeneration(config)
+
+
+def _qwen25_features(model: Any) -> Any:
+    # As `_qwen2_features`; all but four blocks see windows of 8 x 8 patches, which lie side by side meanwhile.
+    visual = _rows(model.model.visual)
+    hidden = visual.patch_embed(numbers(1, 2304, 1176))
+    tokens = len(hidden)
+    order = torch.zeros(tokens // 4, dtype=torch.int64)
+    hidden = visual.permute_input_for_window_attn(hidden, order, seq_len=tokens)
+    turns = _turns(tokens, 80, dtype=torch.float32)
+    for number, block in enumerate(visual.blocks):
+        length = 2304 if number in visual.fullatt_block_indexes else 64
+        hidden = block(hidden, cu_seqlens=None, max_seqlen=length, position_embeddings=turns)
+    return visual.merger(hidden)[order, :]
 
 
 def _qwen3_vl() -> Any:
@@ -84,15 +128,15 @@ def _qwen3_vl() -> Any:
 
 def _qwen3_features(model: Any) -> Any:
     # As `_qwen2_features`; 48 x 48 patches take each learned position once.
-    visual = model.model.visual
-    hidden, deep = visual.patch_embed(numbers(2304, 1536)) + visual.pos_embed.weight, []
+    visual = _rows(model.model.visual)
+    hidden = visual.patch_embed(numbers(1, 2304, 1536))
+    hidden = (hidden.view(-1, 2304, 1152) + visual.pos_embed.weight).view(-1, 1152)
+    deep, turns = [], _turns(len(hidden), 72, dtype=torch.float32)
     for number, block in enumerate(visual.blocks):
-        heads = block.attn.qkv(block.norm1(hidden)).view(1, 2304, 3, 16, 72).permute(2, 0, 3, 1, 4)
-        hidden = hidden + block.attn.proj(flash(*heads.unbind()).transpose(1, 2).reshape(2304, 1152))
-        hidden = hidden + block.mlp(block.norm2(hidden))
+        hidden = block(hidden, cu_seqlens=None, max_seqlen=2304, position_embeddings=turns)
         if number in visual.deepstack_visual_indexes:
             deep.append(visual.deepstack_merger_list[len(deep)](hidden))
-    return visual.merger(hidden), deep
+    return visual.merger(hidden) + sum(deep)
 
 
 def _internvl(width: int, layers: int, heads: int, shared: int, inner: int) -> Any:
@@ -172,7 +216,8 @@ def _idefics2_features(model: Any) -> Any:
     hidden = tower.encoder(inputs_embeds=embedded + tower.embeddings.position_embedding.weight).last_hidden_state
     context = connector.modality_projection(tower.post_layernorm(hidden))
     resampler = connector.perceiver_resampler
-    latents = resampler.latents.detach().clone().unsqueeze(0)
+    latents = resampler.latents.unsqueeze(0).expand(len(context), *resampler.latents.shape)
+    latents = latents if torch.is_grad_enabled() else latents.detach()
     for layer in resampler.layers:
         latents = layer(latents, context, attention_mask=None, position_ids=None)
     return resampler.norm(latents)
@@ -193,15 +238,34 @@ def _mistral3() -> Any:
     return Mistral3ForConditionalGeneration(config)
 
 
-def _mistral3_features(model: Any) -> Any:
-    side = 1540 // 14
-    tower, projector = model.model.vision_tower, model.model.multi_modal_projector
-    embedded = tower.ln_pre(tower.patch_conv(numbers(1, 3, 1540, 1540)).flatten(2).transpose(1, 2))
-    turned = (torch.zeros(1, side * side, 64, dtype=torch.bfloat16),) * 2
-    hidden = tower.transformer(embedded, attention_mask=None, position_embeddings=turned).last_hidden_state
-    merged = torch.zeros(1, side * side // 4, 4096, dtype=torch.bfloat16)  # unfolded, which moves numbers alone
-    hidden = projector.patch_merger.merging_layer(merged + 0.0 * projector.norm(hidden).sum())
-    return projector.linear_2(projector.act(projector.linear_1(hidden)))
+def _pixtral() -> Any:
+    from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+    text = {
+        "model_type": "mistral", "vocab_size": 131072, "hidden_size": 5120, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 14336,
+    }  # fmt: skip
+    vision = {
+        "model_type": "pixtral", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "image_size": 1024, "patch_size": 16, "hidden_act": "silu",
+    }  # fmt: skip
+    config = LlavaConfig(
+        text_config=text, vision_config=vision, vision_feature_layer=-1, vision_feature_select_strategy="full",
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    return LlavaForConditionalGeneration(config)
+
+
+def _pixtral_features(side: int) -> Callable[[Any], Any]:
+    def call(model: Any) -> Any:
+        # What the library cuts into images at the end is read as values: tower and projector are called one by one.
+        tower, project = _rows(model.model.vision_tower), model.model.multi_modal_projector
+        images = numbers(1, 3, side, side)
+        sizes = [(side, side)] * len(images)
+        seen = tower(images, image_sizes=sizes).last_hidden_state.squeeze(0)
+        return project(seen, sizes) if hasattr(project, "patch_merger") else project(seen)
+
+    return call
 
 
 def _features(side: int) -> Callable[[Any], Any]:
@@ -244,5 +308,9 @@ CASES: dict[str, Case] = {
         }), _idefics3_features(364),
     ),
     "idefics2-8b-vision": ("transformers", "tower", _idefics2, _idefics2_features),
-    "mistral-small-3.1-24b-vision": ("transformers", "tower", _mistral3, _mistral3_features),
+    "qwen2.5-vl-7b": ("transformers", "tower", _qwen25_vl, _qwen25_features),
+    "pixtral-12b": ("transformers", "tower", _pixtral, _pixtral_features(1024)),
+    "mistral-small-3.1-24b-vision": ("transformers", "tower", _mistral3, _pixtral_features(1540)),
 }  # fmt: skip
+#: What is saved is that of the tower, whose result is summed.
+LOSSES = dict.fromkeys(CASES, tower)

@@ -21,17 +21,20 @@ from __future__ import annotations
 import csv
 import sys
 
+import cases_hybrids
 import cases_images
 import cases_tokens
 import cases_towers
 import cases_video
-from counting import count, none, saved
+from counting import count, none, saved, tower
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
-MODULES = (cases_tokens, cases_towers, cases_video, cases_images)
+MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images)
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 LOSSES = {name: loss for module in MODULES for name, loss in getattr(module, "LOSSES", {}).items()}
 SIZES = {name: size for module in MODULES for name, size in getattr(module, "SIZES", {}).items()}
+#: What a row says of its loss, where it is not that of training.
+WRITTEN = {none: "left out", tower: "sum"}
 
 
 def main() -> None:
@@ -43,7 +46,7 @@ def main() -> None:
         row = {"model": name, "source": source, "part": part, "size": SIZES.get(name, "")} | count(CASES[name])
         if name in LOSSES:
             row |= {
-                "loss": "left out" if LOSSES[name] is none else "included",
+                "loss": WRITTEN.get(LOSSES[name], "included"),
                 "saved": saved(CASES[name], LOSSES[name]),
             }
         writer.writerow(row)
