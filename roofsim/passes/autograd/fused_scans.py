@@ -74,9 +74,9 @@ def _clones(
         outputs = []
         for tensor in op.outputs:
             base = None if tensor.base is None else twin.get(tensor.base, tensor.base)
-            outputs.append(replace(tensor, name=f"{tensor.name}.again", base=base))
+            outputs.append(replace(tensor, name=f"{tensor.name}.behind", base=base))
         current = rewired(op, twin)
         twin.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old in made)
-        changes = {"name": f"{op.name}.again", "outputs": tuple(outputs), "phase": Phase.RECOMPUTE}
+        changes = {"name": f"{op.name}.behind", "outputs": tuple(outputs), "phase": Phase.RECOMPUTE}
         clones.append(replace(current, **changes, block=before.block, origin=op))
     return clones, twin
