@@ -26,10 +26,11 @@ import cases_images
 import cases_tokens
 import cases_towers
 import cases_video
+import cases_volumes
 from counting import count, none, saved, tower
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
-MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images)
+MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes)
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 LOSSES = {name: loss for module in MODULES for name, loss in getattr(module, "LOSSES", {}).items()}
 SIZES = {name: size for module in MODULES for name, size in getattr(module, "SIZES", {}).items()}
