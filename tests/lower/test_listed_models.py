@@ -1,8 +1,8 @@
 """Models of the catalog that are listed layer by layer against the libraries' own code.
 
 listed_reference.csv is what benchmarks/library/count_listed.py counted: parameters of the whole model, FLOPs of one
-sample, or of the part of the model that the row names; of ``all``, the library's attention is products. What autograd keeps
-is that of two samples.
+sample, or of the part of the model that the row names; of ``all``, the library's attention is products; of a ``hybrid``, what
+scans compute is left out. What autograd keeps is that of two samples.
 """
 
 from __future__ import annotations
