@@ -15,19 +15,21 @@ from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.records import replace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.graph.tensor import Tensor
 
 Regions = dict[Component, list[AbstractOp]]
 
 
-def run_again(forward: list[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
+def run_again(forward: Sequence[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
     """Return a backward pass in which fused scans make again what their forward pass does not keep."""
     for region in _regions(forward).values():
         backward = _with_region(region, backward)
     return backward
 
 
-def _regions(forward: list[AbstractOp]) -> Regions:
+def _regions(forward: Sequence[AbstractOp]) -> Regions:
     regions: Regions = {}
     for op in forward:
         for component in () if op.component is None else op.component.chain():
@@ -77,6 +79,6 @@ def _clones(
             outputs.append(replace(tensor, name=f"{tensor.name}.behind", base=base))
         current = rewired(op, twin)
         twin.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old in made)
-        changes = {"name": f"{op.name}.behind", "outputs": tuple(outputs), "phase": Phase.RECOMPUTE}
-        clones.append(replace(current, **changes, block=before.block, origin=op))
+        clone = replace(current, name=f"{op.name}.behind", outputs=tuple(outputs), phase=Phase.RECOMPUTE)
+        clones.append(replace(clone, block=before.block, origin=op))
     return clones, twin
