@@ -32,6 +32,8 @@ class Purpose(StrEnum):
     """What runs between the projections: scores, softmax, context."""
     DELTA_NET = "delta_net"
     MIXER = "mixer"
+    FUSED_SCAN = "fused_scan"
+    """What a mixer's function computes at once: while training, it keeps little and runs the rest again."""
     ROTATE_QUERY = "rotate_query"
     ROTATE_KEY = "rotate_key"
     # Linear layers.

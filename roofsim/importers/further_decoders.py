@@ -64,7 +64,7 @@ def _granitemoe(c: Fields) -> Mapping:
         c,
         num_experts=c.whole("num_local_experts"),
         experts_per_token=c.whole("num_experts_per_tok"),
-        router_scores="softmax_of_top",
+        router_scores="wide_softmax_of_top",
         router_weights_in_fp32=False,
     )
 

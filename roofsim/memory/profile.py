@@ -361,10 +361,10 @@ class Liveness:
         total: Real = 0.0
         for storage in self.storages.values():
             if storage.category != "communication_buffers":
-                total = total + storage.size * self._saved_copies(storage)
+                total = total + storage.size * self.copies_saved(storage)
         return total
 
-    def _saved_copies(self, storage: TensorStorage) -> Real:
+    def copies_saved(self, storage: TensorStorage) -> Real:
         """Return how many copies of a storage wait for the backward pass.
 
         Of what leaves an iteration, all but the last are the next iteration's input, and kept if that is.

@@ -2,7 +2,7 @@
 
 layers_reference.csv was counted with FlopCounterMode on transformers 5.23.0 and PyTorch 2.14.1 over meta tensors, a sequence of
 each length: `matmul_flops` are those of the linear layers (aten.mm and addmm). What the library's fallback of a scan computes
-(bmm, elementwise) is left out on both sides, as its kernels compute other products. Rows of RWKV-6 and 7 are those of
+(bmm, elementwise) is left out on both sides, as its kernels compute other products. Rows of RWKV-5, 6 and 7 are those of
 benchmarks/library/count_rwkv.py.
 """
 

@@ -1,8 +1,8 @@
 """Models of the catalog that are listed layer by layer against the libraries' own code.
 
 listed_reference.csv is what benchmarks/library/count_listed.py counted: parameters of the whole model, FLOPs of one
-sample, or of the part of the model that the row names; of ``all``, the library's attention is products. What autograd keeps
-is that of two samples.
+sample, or of the part of the model that the row names; of ``all``, the library's attention is products; of a ``hybrid``, what
+scans compute is left out. What autograd keeps is that of two samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import roofsim
 from roofsim.errors import SpecError
 from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
 from roofsim.graph.component import Purpose
-from roofsim.memory.profile import Liveness, profile
+from roofsim.memory.profile import Liveness
 from roofsim.spec import catalog
 from tests.lower.transformer_checks import run
 from tests.lower.vision_checks import catalog_model, parameters
@@ -25,15 +25,34 @@ with Path(__file__).with_name("listed_reference.csv").open(encoding="utf-8") as 
     ROWS = list(csv.DictReader(_file))
 
 
+#: Small things that the library keeps, and what a model's list leaves out (or the other way), as parts of the whole.
+NEARLY = {
+    **dict.fromkeys(("sam-vit-base", "sam-vit-large", "sam-vit-huge"), 5e-3),
+    # Tables of positions are those of each image, in fp32 for Qwen: here one of a whole batch, in the type of the rest.
+    **dict.fromkeys(("qwen2-vl-2b-vision", "qwen2-vl-7b-vision", "qwen2.5-vl-7b", "qwen3-vl-8b-vision"), 4e-4),
+    **dict.fromkeys(("mistral-small-3.1-24b-vision", "pixtral-12b"), 1e-4),
+    # Tokens without that of the class are copied before a linear layer, where more than one sample runs.
+    **dict.fromkeys(("llava-1.5-7b", "llava-1.5-13b"), 4e-6),
+    # Instance norms repeat their weights for each sample.
+    "unet3d": 5e-6,
+    # The library's table of positions is a buffer, which is not counted as kept.
+    **dict.fromkeys(("llama4-scout-17b-16e-vision", "llama4-maverick-17b-128e-vision"), 6e-5),
+}
+#: Libraries (and a part of their models) whose rows differ in no byte, where `NEARLY` says nothing.
+EXACT = (("torchvision", ""), ("timm", ""), ("transformers", "tower"), ("transformers", "hybrid"))
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["model"])
 def test_parameters_and_flops_are_those_of_the_library(row):
     model = catalog_model(row["model"])
     graph = run(model, phase="forward", size=_size(row))
     assert parameters(graph) == model.published_parameters == int(row["parameters"])
-    part = [op for op in graph if row["part"] in ("", "all") or op.name.startswith(f"{row['part']}.")]
+    part = [op for op in graph if row["part"] in ("", "all", "hybrid") or op.name.startswith(f"{row['part']}.")]
     flops = {kind: sum(op.flops() * op.repeats for op in part if op.group is kind) for kind in Kind}
     apart = 0.0 if row["part"] == "all" else flops[Kind.ATTENTION]
     assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == int(row["products"])
+    if row["part"] == "hybrid":  # products of chunks inside of a scan are written as attention's
+        apart -= sum(op.flops() * op.repeats for op in part if op.group is Kind.ATTENTION is not op.kind)
     assert apart == int(row["attention"])
 
 
@@ -44,20 +63,23 @@ def test_what_autograd_keeps_is_what_the_library_keeps(row):
     Gemma 3n: a second table of positions, ids of the second table of tokens, a number for each layer that cuts gates off.
 
     SAM's decoder adds positions to keys and queries at each of its layers, which its file leaves out: half a per cent at most.
+
+    Of a tower, whose result is summed, what its own ops made is compared.
     """
     graph = run(catalog_model(row["model"]), batch=2.0, size=_size(row))
-    kept = profile(graph).saved_activations
-    if row["loss"] == "left out":
-        kept -= sum(
-            storage.size * graph.ops[storage.born].repeats
-            for storage in Liveness(graph).storages.values()
-            if storage.saved and _within_loss(graph.ops[storage.born])
-        )
-    exact = (row["source"] in ("torchvision", "timm") and not row["part"]) or row["model"].startswith(
-        ("yolov8", "yolov9")
+    counted = {"sum": _of_tower, "left out": lambda op: not _within_loss(op)}.get(row["loss"], lambda _: True)
+    liveness = Liveness(graph)
+    kept = sum(
+        storage.size * liveness.copies_saved(storage)
+        for storage in liveness.storages.values()
+        if counted(graph.ops[storage.born])
     )
-    left_out = 5e-3 if row["model"].startswith("sam-") else 5e-4
-    assert kept == pytest.approx(int(row["saved"]), rel=0.0 if exact else left_out)
+    exact = (row["source"], row["part"]) in EXACT or row["model"].startswith(("yolov8", "yolov9"))
+    assert kept == pytest.approx(int(row["saved"]), rel=NEARLY.get(row["model"], 0.0 if exact else 5e-4))
+
+
+def _of_tower(op):
+    return op.name.startswith("tower.")
 
 
 def _size(row):
@@ -91,6 +113,13 @@ def test_a_stream_beside_the_tokens_has_gradients_though_nothing_reads_its_end()
 def test_graph_networks_multiply_each_node_once(name, nodes, products):
     graph = run(catalog_model(name), phase="forward")
     assert sum(op.flops() * op.repeats for op in graph if op.group is Kind.MATMUL) == 2 * nodes * products
+
+
+def test_positions_of_tokens_are_as_wide_as_their_heads_though_a_tower_comes_first():
+    """LLaVA's tower has heads of 64 and no rotation; the language model behind it has heads of 128."""
+    tables = [op for op in run(catalog_model("llava-1.5-7b"), size=1024.0) if "rotary.cast" in op.name]
+    shapes = {tensor.shape for op in tables for tensor in op.outputs}
+    assert shapes == {(1024.0, 1.0, 128.0)}
 
 
 def test_stages_that_are_frozen_have_no_gradients():

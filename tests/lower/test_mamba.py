@@ -3,9 +3,11 @@
 import pytest
 
 from roofsim.graph.base import Kind, Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.memory.profile import profile
+from roofsim.memory.profile import Liveness, profile
+from roofsim.passes.recompute import Recompute
 from tests.lower.transformer_checks import check_arrays, run
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 
@@ -77,3 +79,39 @@ def test_a_prompt_leaves_its_states_behind():
     graph = run(catalog_model("mamba-130m"), phase="prefill", batch=2.0, size=512.0)
     kept = [op for op in graph if op.kind is Kind.COPY and op.outputs[0].root.role == "key_value_cache"]
     assert sorted(op.outputs[0].numel for op in kept) == [2.0 * 1536 * 3, 2.0 * 1536 * 16]
+
+
+def test_a_mixer_of_mamba_2_keeps_little_and_runs_the_rest_again():
+    """``MambaSplitConv1dScanCombinedFn``: what went in, the scan's result and deviations of the norm; the rest comes again."""
+    graph = run(catalog_model("mamba2-130m"), batch=2.0, size=512.0)
+    inside = [op for op in graph if op.within(Purpose.FUSED_SCAN)]
+    liveness = Liveness(graph)
+    kept = [
+        storage.root.shape
+        for storage in liveness.storages.values()
+        if liveness.copies_saved(storage) and graph.ops[storage.born] in inside
+    ]
+    assert kept == [(2.0, 512.0, 24.0, 64.0), (2.0, 512.0, 1.0)]
+    again = [op for op in inside if op.phase is Phase.RECOMPUTE]
+    convolved = {op.flops() for op in inside if op.group is Kind.CONVOLUTION and op.phase is Phase.FORWARD}
+    assert {op.flops() for op in again if op.group is Kind.CONVOLUTION} == convolved != set()
+    # States of chunks and scores come again, and not what they give the tokens: that is kept.
+    forward = [op for op in inside if op.group is Kind.ATTENTION and op.phase is Phase.FORWARD]
+    assert len([op for op in again if op.group is Kind.ATTENTION]) == len(forward) - 2 == 2
+
+
+@pytest.mark.parametrize("precision", ["bf16", "amp", "fp32"])
+def test_what_a_scan_runs_again_comes_once_more_in_a_checkpoint(precision):
+    graph = run(catalog_model("mamba2-130m"), size=512.0, precision=precision)
+    twice = Recompute()(graph).verify()
+
+    def convolutions(of):
+        return [op for op in of if op.group is Kind.CONVOLUTION and op.phase is Phase.RECOMPUTE]
+
+    assert len(convolutions(twice)) == 2 * len(convolutions(graph)) == 2
+    assert profile(twice).saved_activations < profile(graph).saved_activations
+
+
+def test_a_mixer_of_mamba_2_keeps_nothing_where_nothing_is_trained():
+    graph = run(catalog_model("mamba2-130m"), phase="forward", size=512.0)
+    assert not [op for op in graph if op.phase is Phase.RECOMPUTE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import roofsim
@@ -13,6 +14,7 @@ from roofsim.lower.dispatch import lower
 from roofsim.memory.profile import profile
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.spec import catalog
+from roofsim_evidence.exactness.families import by_family
 from roofsim_evidence.exactness.oracle import (
     PHASES,
     compiled_step_of,
@@ -54,6 +56,7 @@ def _parameters() -> Iterator[tuple[str, float]]:
         yield "parameters of models with a table", relative(counted, float(row["params_total"]))
 
 
+@cache
 def count_parameters(name: str) -> tuple[float, int | None]:
     """Return the counted and the published parameters of a catalog model, in the build that its library makes."""
     spec: ModelSpec = model_of(name)
@@ -194,4 +197,4 @@ def differences() -> str:
 
 def page() -> DocsPage:
     """Return the page."""
-    return DocsPage(path=PATH, text=filled("exactness.md", table=differences()))
+    return DocsPage(path=PATH, text=filled("exactness.md", table=differences(), families=by_family(count_parameters)))

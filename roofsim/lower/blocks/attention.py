@@ -92,7 +92,8 @@ def in_chunks(
     """
     window, length = heads.window, q.shape[1]
     whole = call.phase != "decode" and not call.chunked and one(layers.shares.context)
-    if window is None or not whole or not heads.causal:
+    masked = mask is not None and not heads.causal
+    if window is None or not whole or masked:
         return attend(layers, call, heads, q, k, v, mask)
     count = maximum(length / window, 1.0)
     own_q, own_k, own_v = (

@@ -184,8 +184,9 @@ class Layers:
 
         In the chain the weight multiplies the result after it is cast back (``plain``), before (``fp32``), or before
         and as an offset from one (``zero_centered``); ``mixed``: as plain, but what is scaled is the tensor itself, not
-        its wide copy (diffusers' RMSNorm). ``wide``: as fp32, with an fp32 copy of the weight, and a power in the place of the
-        root (Gemma 3n). ``kernel``: one kernel, whatever the engine has (torch.nn.RMSNorm). Without weights if not `affine`.
+        its wide copy (diffusers' RMSNorm). ``widened``: as fp32, with an fp32 copy of the weight (Nemotron-H); ``wide``: with
+        a power in the place of the root, too (Gemma 3n). ``kernel``: one kernel, whatever the engine has (torch.nn.RMSNorm).
+        Without weights if not `affine`.
         """
         with self.b.scope(leaf):
             width = x.shape[-1]

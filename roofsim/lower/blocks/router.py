@@ -22,6 +22,9 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
         if model.router_scores == "softmax_of_top":
             top, indices = _best(layers, logits, k)
             return layers.softmax(top), indices
+        if model.router_scores == "wide_softmax_of_top":
+            top, indices = _best(layers, layers.cast(logits, FP32), k)
+            return layers.cast(layers.softmax(top), x), indices
         scores = _scores(layers, model, logits)
         if _chooses_apart(model):
             _, indices = _best(layers, _in_groups(layers, model, _corrected(layers, model, scores)), k, "choice")

@@ -58,12 +58,14 @@ def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) ->
     batch, length = x.shape[:2]
     by_time, by_channel = (batch, length, channels), (batch, channels, length)
     both = layers.linear(x, 2.0 * channels, Purpose.PROJECT_IN, bias=sizes.biases)
-    both = layers.copy(both, "transpose", (batch, 2.0 * channels, length))
+    both = layers.view(both, "transpose", batch, 2.0 * channels, length)
     hidden, gate = layers.split(both, channels, channels, axis=1)
     keep_last(layers, call, hidden, sizes.kernel)
-    # One kernel convolves, adds the bias and applies SiLU.
+    # One kernel convolves, adds the bias and applies SiLU; it leaves channels side by side, as it finds them.
     hidden = layers.conv(hidden, channels, sizes.kernel, "conv", groups=channels, bias=sizes.conv_bias)
-    step, inwards, outwards = _projected(layers, sizes, layers.copy(hidden, "contiguous", by_time))
+    step, inwards, outwards = _projected(layers, sizes, layers.view(hidden, "transpose", *by_time))
+    # The scan wants tokens side by side.
+    hidden, gate = (layers.copy(part, "contiguous", by_channel) for part in (hidden, gate))
     step = layers.copy(layers.linear(step, channels, Purpose.PROJECT_STEP), "transpose", by_channel)
     inwards, outwards = (layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards))
     scanned = _scan(layers, call, sizes, (hidden, step, inwards, outwards, gate))

@@ -62,9 +62,10 @@ def mamba2_mixer(layers: VisionLayers, call: Call, sizes: DualitySizes, x: Tenso
         x = enter(layers, x)
         both = layers.linear(x, sizes.inner + sizes.convolved + sizes.heads, Purpose.PROJECT_IN, bias=sizes.biases)
         gate, mixed, pace = layers.split(both, sizes.inner, sizes.convolved, sizes.heads)
-        rule = _step if call.phase == "decode" else _sequence
-        core = rule(layers, call, sizes, mixed, pace)
-        out = _gated(layers, sizes, core, gate)
+        rule, own = _step if call.phase == "decode" else _sequence, _of_heads(layers, sizes)
+        with layers.b.scope(Purpose.FUSED_SCAN):
+            core = rule(layers, call, sizes, (mixed, pace), own)
+            out = _gated(layers, sizes, core, gate)
         return leave(layers, layers.linear(out, width, Purpose.PROJECT_OUT, bias=sizes.biases))
 
 
@@ -91,7 +92,10 @@ def _of_heads(layers: VisionLayers, sizes: DualitySizes) -> tuple[Tensor, Tensor
 # -- many tokens ----------------------------------------------------------------------------------------------------
 
 
-def _sequence(layers: VisionLayers, call: Call, sizes: DualitySizes, mixed: Tensor, pace: Tensor) -> Tensor:
+def _sequence(
+    layers: VisionLayers, call: Call, sizes: DualitySizes, parts: tuple[Tensor, Tensor], own: tuple[Tensor, ...]
+) -> Tensor:
+    (mixed, pace), (decay, skip, bias) = parts, own
     batch, length, channels = mixed.shape
     by_channel = layers.copy(mixed, "transpose", (batch, channels, length))
     keep_last(layers, call, by_channel, sizes.kernel)
@@ -101,7 +105,6 @@ def _sequence(layers: VisionLayers, call: Call, sizes: DualitySizes, mixed: Tens
     )
     mixed = layers.copy(out, "transpose", (batch, length, channels))
     x, inwards, outwards = layers.split(mixed, sizes.inner, sizes.shared, sizes.shared)
-    decay, skip, bias = _of_heads(layers, sizes)
     # One kernel: the softplus of the steps, and the sums of their decays in each chunk.
     steps = layers.pointwise("softplus", layers.add(layers.cast(pace, FP32), bias))
     decays = layers.mul(steps, decay)
@@ -177,11 +180,13 @@ def _product(
 # -- one token ------------------------------------------------------------------------------------------------------
 
 
-def _step(layers: VisionLayers, call: Call, sizes: DualitySizes, mixed: Tensor, pace: Tensor) -> Tensor:
+def _step(
+    layers: VisionLayers, call: Call, sizes: DualitySizes, parts: tuple[Tensor, Tensor], own: tuple[Tensor, ...]
+) -> Tensor:
+    (mixed, pace), (decay, skip, bias) = parts, own
     b, batch = layers.b, mixed.shape[0]
     mixed = convolved_step(layers, call, mixed, sizes.kernel, bias=sizes.conv_bias)
     x, inwards, outwards = layers.split(mixed, sizes.inner, sizes.shared, sizes.shared)
-    decay, skip, bias = _of_heads(layers, sizes)
     shape = (batch, sizes.heads, sizes.head_size, sizes.states)
     state = state_of(call, b.name("state"), shape, wide=True)
     after = b.tensor("state.after", *shape, dtype=FP32, base=state)

@@ -38,6 +38,8 @@ class Context:
         The table of the embedding, for a head that is tied to it.
     shared
         Rotary tables and masks, by what they depend on.
+    made_shared
+        The attention blocks whose tables and masks were made, by their identity.
     parts
         Parts of vectors that condition tokens, by the vector.
     routers
@@ -50,7 +52,7 @@ class Context:
     sizes: dict[str, Real]
     table: Tensor | None = None
     shared: dict[Any, Any] = field(default_factory=dict)
-    made_shared: bool = False
+    made_shared: set[int] = field(default_factory=set)
     edges: Edges | None = None
     parts: dict[Tensor, tuple[Tensor, ...]] = field(default_factory=dict)
     routers: dict[Tensor, str] = field(default_factory=dict)
@@ -174,7 +176,7 @@ class Context:
 
     def share(self, attention: list[AttentionBlock], x: Tensor) -> None:
         """Make the tables and masks of all attention blocks for tokens like `x`, each once."""
-        self.made_shared = True
+        self.made_shared.update(map(id, attention))
         for block in attention:
             self.shared_of(block, *self.attention(block, x), x)
 

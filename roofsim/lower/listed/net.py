@@ -146,14 +146,16 @@ class _Net:
             return self._residual(step, x, kept) if kind == "residual" else self._branches(step, x, kept)
 
     def _share(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> None:
-        """Make what all attention of the model reads before the first block that has some."""
+        """Make what all attention of these tokens reads before the first block that has some."""
         context = self.context
         if context.layers.b.block is not None or context.is_ids(x) or len(x.shape) != 3:
             return
         held: list[tuple[str, Any]] = list(every_block([step]))
-        if any(kind == "attention" for kind, _ in held) and not context.made_shared:
-            attention: list[Any] = [block for kind, block in every_block(context.model.layers) if kind == "attention"]
-            context.share(attention, x)
+        attention = {id(block) for kind, block in held if kind == "attention"}
+        if not attention <= context.made_shared:
+            for stream in _streams(context.model.layers):
+                if not attention.isdisjoint(map(id, stream)):
+                    context.share(stream, x)
         joint = [block for kind, block in held if kind == "joint_attention" and block.rotary]
         if joint:
             # A stream beside the tokens is what the step carries.
@@ -235,6 +237,22 @@ class _Net:
         for part in parts[1:]:
             if self.context.is_map(first) and not all(map(same, first.shape[2:], part.shape[2:])):
                 raise self.context.wrong_size(f"{first} and {part} come together")
+
+
+def _streams(items: Any) -> list[list[Any]]:
+    """Return the attention blocks of each stream of tokens: those of a list, and those of each step beside it (``from``)."""
+    own, others = [], []
+    for step in map(as_step, items or ()):
+        if step.kind == "attention":
+            own.append(step.block)
+        for inner in step.inner:
+            first, *more = _streams(inner)
+            others += more
+            if step.source is None:
+                own += first
+            else:
+                others.append(first)
+    return [own, *others]
 
 
 def over_prompts(item: Any) -> bool:

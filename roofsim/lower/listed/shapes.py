@@ -8,6 +8,7 @@ from roofsim.numeric import product, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
+    from roofsim.lower.blocks.layers import Layers
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
     from roofsim.spec.model.layers import shapes
@@ -22,12 +23,23 @@ def patches(context: Context, block: shapes.PatchesBlock, x: Tensor, _: Kept) ->
     if context.model.counted_in == "tokens":  # images beside tokens, of which a prompt holds room for whole patches
         for axis, side in enumerate(x.shape[2:]):
             context.parts_of(side, size[axis] if isinstance(size, tuple) else size, "a side of")
-    out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
-    out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
+    if block.unfolded:
+        out = layers.linear(_cut_out(layers, x, size), width, "patches", bias=block.bias)
+    else:
+        out = layers.conv(x, width, size, "patches", stride=size, padding=0.0, bias=block.bias)
+        out = layers.view(out, "transpose", out.shape[0], product(*out.shape[2:]), width)
     if block.class_token:
         first = layers.view(b.parameter("class_token", 1.0, 1.0, width), "expand", out.shape[0], 1.0, width)
         out = layers.concat((first, out), 1)
     return layers.add(out, b.parameter("positions", 1.0, out.shape[1], width)) if block.positions else out
+
+
+def _cut_out(layers: Layers, x: Tensor, size: Real | tuple[Real, ...]) -> Tensor:
+    """Write each patch of maps side by side, as ``nn.Unfold`` does."""
+    batch, channels, *extents = x.shape
+    sides = size if isinstance(size, tuple) else (size,) * len(extents)
+    area = product(*sides)
+    return layers.copy(x, "contiguous", (batch, product(*extents) / area, channels * area))
 
 
 def shuffle(context: Context, block: shapes.ShuffleBlock, x: Tensor, _: Kept) -> Tensor:
@@ -64,7 +76,8 @@ def fold(context: Context, block: shapes.FoldBlock, x: Tensor, _: Kept) -> Tenso
     """Put neighbouring tokens side by side."""
     count = context.size(block.tokens)
     tokens = context.parts_of(x.shape[1], count, "the number of tokens")
-    return context.layers.copy(x, "contiguous", (x.shape[0], tokens, x.shape[2] * count))
+    shape = (x.shape[0], tokens, x.shape[2] * count)
+    return context.layers.view(x, "reshape", *shape) if block.in_order else context.layers.copy(x, "contiguous", shape)
 
 
 def unfold(context: Context, block: shapes.UnfoldBlock, x: Tensor, _: Kept) -> Tensor:

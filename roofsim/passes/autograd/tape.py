@@ -13,6 +13,7 @@ from roofsim.graph.naming import numbered
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import exactly, same
+from roofsim.passes.autograd.fused_scans import run_again
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Autograd:
 
         tape = Tape(graph, self.silu_backward, casts_again=self.casts_again)
         tape.run()
-        return graph.replaced([*graph.ops, *tape.ops], *self.ensures)
+        return graph.replaced([*graph.ops, *run_again(graph.ops, tape.ops)], *self.ensures)
 
 
 class Tape:

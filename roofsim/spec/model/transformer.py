@@ -225,8 +225,9 @@ class DecoderModel(TransformerModel):
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = Field(
-        default="softmax", description="softmax_of_top: over the logits of the chosen experts only (gpt-oss)."
+    router_scores: Literal["softmax", "sigmoid", "softmax_of_top", "wide_softmax_of_top"] = Field(
+        default="softmax",
+        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); wide: in fp32 (Granite).",
     )
     router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
     router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")

@@ -35,7 +35,7 @@ Activation = Literal[
 
 
 #: How an RMS norm is written.
-WeightForm = Literal["plain", "fp32", "wide", "zero_centered", "mixed", "kernel"]
+WeightForm = Literal["plain", "fp32", "widened", "wide", "zero_centered", "mixed", "kernel"]
 
 
 class OfTokensBlock(LayerBlock):
@@ -76,7 +76,8 @@ class NormBlock(OfTokensBlock):
     weight_form: WeightForm = Field(
         default="plain",
         description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight); mixed: as plain, of what "
-        "enters and not of its wide copy (diffusers); kernel: one kernel in every engine (torch.nn.RMSNorm).",
+        "enters and not of its wide copy (diffusers); widened: as fp32, with an fp32 copy of the "
+        "weight (Nemotron-H); kernel: one kernel in every engine (torch.nn.RMSNorm).",
     )
     parts: Amount = Field(
         default=1,

@@ -217,7 +217,7 @@ class ExpertsBlock(LayerBlock):
     gate: Literal["plain", "clamped"] = "plain"
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = "softmax"
+    router_scores: Literal["softmax", "sigmoid", "softmax_of_top", "wide_softmax_of_top"] = "softmax"
     router_normalized: bool = True
     router_scaled: bool = False
     router_in_fp32: bool = False

@@ -20,6 +20,9 @@ class PatchesBlock(LayerBlock):
     bias: bool = True
     class_token: bool = Field(default=False, description="A learned token before the patches.")
     positions: bool = Field(default=False, description="A learned position is added to each token.")
+    unfolded: bool = Field(
+        default=False, description="Whether patches are cut out first and go through a linear layer (Llama 4)."
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens."""
@@ -110,6 +113,10 @@ class FoldBlock(OfTokensBlock):
     splits_sequence: ClassVar[bool] = False
 
     tokens: Amount = Field(description="How many become one.")
+    in_order: bool = Field(
+        default=False,
+        description="Whether those that become one lie side by side already, so that none is copied: Qwen-VL cuts images so.",
+    )
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return fewer tokens, as much wider."""

@@ -1,0 +1,86 @@
+"""Networks of sound and of text."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from counting import Case, classes, ids, numbers
+
+
+def _conformer() -> Any:
+    from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerForCTC
+
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096, hidden_act="swish",
+        feat_extract_norm="layer", conv_bias=True, position_embeddings_type="rotary", vocab_size=32, layerdrop=0.0,
+    )  # fmt: skip
+    return Wav2Vec2ConformerForCTC(config)
+
+
+class _Transducer(torch.nn.Module):
+    """MLPerf's RNN-T: networks of labels and of frames, whose sums of all pairs a joint network reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.labels = torch.nn.Embedding(1023, 512), torch.nn.LSTM(512, 512, 2, batch_first=True)
+        self.frames = torch.nn.LSTM(240, 1024, 2, batch_first=True)
+        self.stacked = torch.nn.LSTM(2048, 1024, 3, batch_first=True)
+        self.of_labels, self.of_frames = torch.nn.Linear(512, 512), torch.nn.Linear(1024, 512)
+        self.joint = torch.nn.Linear(512, 1024)
+
+    def forward(self, frames: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        seen = self.frames(frames)[0]
+        seen = self.stacked(seen.reshape(len(seen), -1, 2048))[0]
+        said = self.labels(self.table(labels))[0]
+        return self.joint(torch.relu(self.of_frames(seen).unsqueeze(2) + self.of_labels(said).unsqueeze(1)))
+
+
+def _parakeet(layers: int, kernel: int) -> Any:
+    from transformers import ParakeetCTCConfig, ParakeetEncoderConfig, ParakeetForCTC
+
+    encoder = ParakeetEncoderConfig(num_hidden_layers=layers, conv_kernel_size=kernel, scale_input=False)
+    return ParakeetForCTC(ParakeetCTCConfig(encoder_config=encoder.to_dict()))
+
+
+def _parakeet_tdt() -> Any:
+    from transformers import ParakeetForTDT, ParakeetTDTConfig
+
+    config = ParakeetTDTConfig()
+    config.encoder_config.num_mel_bins = 128
+    config.encoder_config.scale_input = False
+    return ParakeetForTDT(config)
+
+
+def _parakeet_tdt_call(model: Any) -> Any:
+    """Join all pairs, as training does: by itself the class joins one step and one label."""
+    seen = model.encoder_projector(model.encoder(numbers(1, 1600, 128)).last_hidden_state)
+    joint = model.joint
+    return joint.head(joint.activation(seen.unsqueeze(2) + model.decoder(ids(101)).unsqueeze(1)))
+
+
+def _gemma3n(layers: int, inner: int, shared: int) -> Any:
+    from transformers import Gemma3nForCausalLM, Gemma3nTextConfig
+
+    sizes = {"num_hidden_layers": layers, "intermediate_size": inner, "num_kv_shared_layers": shared}
+    return Gemma3nForCausalLM(Gemma3nTextConfig(**sizes))
+
+
+def _tokens(model: Any) -> Any:
+    return model(input_ids=ids(SIZES["gemma-3n-e2b"]), use_cache=False)
+
+
+#: Tokens of a sample of models that are not counted at their usual size: no window hides any.
+SIZES: dict[str, int] = {"gemma-3n-e2b": 256, "gemma-3n-e4b": 256}
+CASES: dict[str, Case] = {
+    "gemma-3n-e2b": ("transformers", "", partial(_gemma3n, 30, 8192, 10), _tokens),
+    "gemma-3n-e4b": ("transformers", "", partial(_gemma3n, 35, 16384, 15), _tokens),
+    "parakeet-ctc-0.6b": ("transformers", "", partial(_parakeet, 24, 9), lambda model: model(numbers(1, 1600, 80))),
+    "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
+    "parakeet-tdt-0.6b-v3": ("transformers", "", _parakeet_tdt, _parakeet_tdt_call),
+    "rnnt": ("torch", "all", _Transducer, lambda model: model(numbers(1, 500, 240), ids(129))),
+    "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
+}  # fmt: skip
+#: The loss of models whose saved bytes are counted.
+LOSSES = dict.fromkeys(SIZES, classes)

@@ -1,0 +1,84 @@
+"""Let a fused scan keep what its library's function keeps: its backward pass runs the rest again.
+
+``MambaSplitConv1dScanCombinedFn`` (mamba_ssm 2.3.0, ops/triton/ssd_combined.py) keeps what the first projection made, the scan's
+result and the deviations of a norm. Backward convolves again, and makes the states of chunks, their scores and the normalised
+result again before it needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.graph.base import AbstractOp, Phase
+from roofsim.graph.component import Component, Purpose
+from roofsim.graph.rewire import rewired, rewired_all
+from roofsim.records import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.graph.tensor import Tensor
+
+Regions = dict[Component, list[AbstractOp]]
+
+
+def run_again(forward: Sequence[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
+    """Return a backward pass in which fused scans make again what their forward pass does not keep."""
+    for region in _regions(forward).values():
+        backward = _with_region(region, backward)
+    return backward
+
+
+def _regions(forward: Sequence[AbstractOp]) -> Regions:
+    regions: Regions = {}
+    for op in forward:
+        for component in () if op.component is None else op.component.chain():
+            if component.purpose is Purpose.FUSED_SCAN:
+                regions.setdefault(component, []).append(op)
+    return regions
+
+
+def _with_region(region: list[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
+    kept = _kept(region)
+    made = {tensor for op in region for tensor in op.outputs if tensor.root not in kept}
+    readers = [at for at, op in enumerate(backward) if not made.isdisjoint(op.inputs + op.holds)]
+    if not readers:
+        return backward
+    first = readers[0]
+    needed = {tensor for at in readers for tensor in backward[at].inputs + backward[at].holds} & made
+    again, twin = _clones(_leading_to(region, made, needed), made, backward[first])
+    return [*backward[:first], *again, *rewired_all(backward[first:], twin)]
+
+
+def _kept(region: list[AbstractOp]) -> set[Tensor]:
+    """Return what the function keeps of its own: what its last step reads first, and makes beside its result."""
+    last = region[-1]
+    return {last.inputs[0].root, *(tensor.root for tensor in last.outputs[1:])}
+
+
+def _leading_to(region: list[AbstractOp], made: set[Tensor], needed: set[Tensor]) -> list[AbstractOp]:
+    """Return the ops of a region that what backward reads depends on, and that are not kept themselves."""
+    wanted, ops = {tensor.root for tensor in needed} | needed, []
+    for op in reversed(region):
+        if any(tensor in made and (tensor in wanted or tensor.root in wanted) for tensor in op.outputs):
+            ops.append(op)
+            wanted |= {tensor for given in op.inputs for tensor in (given, given.root)}
+    return ops[::-1]
+
+
+def _clones(
+    ops: list[AbstractOp], made: set[Tensor], before: AbstractOp
+) -> tuple[list[AbstractOp], dict[Tensor, Tensor]]:
+    """Return copies of ops in the block of what reads them first, and the twin of each tensor they make."""
+    twin: dict[Tensor, Tensor] = {}
+    clones = []
+    for op in ops:
+        outputs = []
+        for tensor in op.outputs:
+            base = None if tensor.base is None else twin.get(tensor.base, tensor.base)
+            outputs.append(replace(tensor, name=f"{tensor.name}.behind", base=base))
+        current = rewired(op, twin)
+        twin.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old in made)
+        clone = replace(current, name=f"{op.name}.behind", outputs=tuple(outputs), phase=Phase.RECOMPUTE)
+        clones.append(replace(clone, block=before.block, origin=op))
+    return clones, twin
