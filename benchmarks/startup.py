@@ -9,7 +9,7 @@ slows all commands alike; ratios are what to compare. `--record` writes benchmar
 FOLDER is a copy of its repository (it is on no package index; the package `calculon` there is another program):
 
     git clone https://github.com/calculon-ai/calculon
-    pip install psutil        # its commands import it
+    pip install psutil pandas        # its commands import them
     python benchmarks/startup.py --calculon calculon
 """
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from roofsim.kept import remembered
 from roofsim.records import dataclass
+from roofsim.schedule.pipeline.compiled_runs import compiled_runs
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
 
 if TYPE_CHECKING:
@@ -88,7 +89,11 @@ def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: i
         for stage, order in enumerate(orders)
     ]
     needs = _needs(len(KINDS), micro_batches, parts)
-    return _sorted(numbers, needs, _levels(numbers, needs, schedule.name), micro_batches, of_stage)
+    runs = compiled_runs(sum(map(len, numbers)))
+    levels = _levels(numbers, needs) if runs is None else runs.levels(numbers, needs)
+    if levels is None:
+        raise ValueError(f"the order of {schedule.name} on {len(numbers)} stages is stuck")
+    return _sorted(numbers, needs, np.asarray(levels), micro_batches, of_stage)
 
 
 def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
@@ -104,8 +109,11 @@ def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
     return sources.ravel()
 
 
-def _levels(numbers: list[list[int]], needs: NDArray[np.intp], name: str) -> list[int]:
-    """Return the level of each piece of work: one above what it waits for; -1 for what the schedule does not have."""
+def _levels(numbers: list[list[int]], needs: NDArray[np.intp]) -> list[int] | None:
+    """Return the level of each piece of work: one above what it waits for; -1 for what the schedule does not have.
+
+    None where the order can never run.
+    """
     need, nothing = needs.tolist(), len(needs)
     level = [-1] * nothing + [-1]
     at, free = [0] * len(numbers), [0] * len(numbers)
@@ -125,14 +133,14 @@ def _levels(numbers: list[list[int]], needs: NDArray[np.intp], name: str) -> lis
             left -= place - at[stage]
             at[stage], free[stage] = place, ready
         if left == before:
-            raise ValueError(f"the order of {name} on {len(numbers)} stages is stuck")
+            return None
     return level
 
 
 def _sorted(
     numbers: list[list[int]],
     needs: NDArray[np.intp],
-    levels: list[int],
+    levels: NDArray[np.int64],
     micro_batches: int,
     of_stage: list[list[int]],
 ) -> PipelinePlan:
@@ -143,7 +151,7 @@ def _sorted(
     before = np.full(nothing, nothing)
     for order in numbers:
         before[order[1:]] = order[:-1]
-    heights = np.array(levels[:-1])
+    heights = levels[:-1]
     work = np.concatenate([np.array(order, dtype=np.intp) for order in numbers])
     work = work[np.argsort(heights[work], kind="stable")]
     place = np.full(nothing + 1, len(work))

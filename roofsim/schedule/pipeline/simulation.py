@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.kept import Kept
 from roofsim.points import whole
 from roofsim.records import dataclass
+from roofsim.schedule.pipeline.compiled_runs import Work, compiled_runs
 from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
@@ -111,8 +112,12 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
     start
         Filled with when each begins, if given.
     """
-    if start is None and durations.shape[1] <= FEW and np.isfinite(durations).all():
-        return _ends_of_few(work_plan, durations, delay)
+    if start is None and np.isfinite(durations).all():
+        runs = compiled_runs(work_plan.size * durations.shape[1])
+        if runs is not None:
+            return runs.ends(_work(work_plan, durations), durations, delay)
+        if durations.shape[1] <= FEW:
+            return _ends_of_few(work_plan, durations, delay)
     own = _rows(work_plan, durations)
     end, waits = np.zeros((work_plan.size + 1, durations.shape[1])), bool(delay.any())
     for first, stop in zip(work_plan.levels, work_plan.levels[1:], strict=False):
@@ -139,6 +144,10 @@ def _ends_of_few(work_plan: PipelinePlan, durations: Array, delay: Array) -> Arr
             ends[piece] = (begin if begin > free else free) + seconds
         end[:, column] = ends
     return end
+
+
+def _work(work_plan: PipelinePlan, durations: Array) -> Work:
+    return Work(work_plan.needs, work_plan.before, work_plan.crosses, _rows(work_plan, durations))
 
 
 def _rows(work_plan: PipelinePlan, durations: Array) -> NDArray[np.intp]:
@@ -211,12 +220,21 @@ def _along_paths(planned: tuple[PipelineSchedule, int, int, int], columns: Array
     def run(places: list[int]) -> Iterator[Array]:
         work_plan, chosen = plan(*planned), middle[:, places]
         for start, end in _parts(work_plan, chosen[:-1], chosen[-1]):
-            for column in range(end.shape[1]):
-                yield _times_on_path(work_plan, end[:, column], chosen[:, start + column])
+            yield from _paths(work_plan, end, chosen[:, start : start + end.shape[1]])
 
     paths = PATHS.get_all([(*planned, column.tobytes()) for column in middle.T], run)
     total: Array = (np.stack(paths, axis=1)[:, own.ravel()] * seconds).sum(axis=0)
     return total
+
+
+def _paths(work_plan: PipelinePlan, end: Array, seconds: Array) -> Iterator[Array]:
+    """Yield for each column how often its longest path takes the seconds of each row, of which the last are those of a message."""
+    runs = compiled_runs(end.size)
+    if runs is not None:
+        yield from runs.paths(_work(work_plan, seconds[:-1]), end, seconds[-1], len(seconds) - 1)
+        return
+    for column in range(end.shape[1]):
+        yield _times_on_path(work_plan, end[:, column], seconds[:, column])
 
 
 def _times_on_path(work_plan: PipelinePlan, end: Array, seconds: Array) -> Array:
