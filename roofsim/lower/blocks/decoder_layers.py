@@ -254,7 +254,7 @@ class DecoderLayers:
             for part, count in zip(flat, counts, strict=True)
         )
         k, v = (self._part(part, heads) for part in (k, v))
-        if model.query_key_norm in ("head", "head_layer"):
+        if model.query_key_norm in ("head", "head_layer", "heads_layer"):
             q, k = self._normed(q, k)
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
@@ -324,6 +324,9 @@ class DecoderLayers:
         layers, form = self.layers, self.model.normalization_weight
         if self.model.query_key_norm == "head_layer":
             return layers.layer_norm(q, "query_norm"), layers.layer_norm(k, "key_norm")
+        if self.model.query_key_norm == "heads_layer":
+            options = {"bias": False, "weight_form": form, "each_head": True}
+            return layers.layer_norm(q, "query_norm", **options), layers.layer_norm(k, "key_norm", **options)
         return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
     def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:

@@ -170,10 +170,11 @@ class DecoderModel(TransformerModel):
     softmax_in_fp32: bool | None = Field(
         default=None, description="In unfused attention; if left out, True without learned positions."
     )
-    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = Field(
+    query_key_norm: Literal["none", "head", "head_layer", "heads_layer", "full", "unit"] = Field(
         default="none",
-        description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias), of all heads "
-        "together, or of each head after its rotation and without weights (unit, Llama 4; of layers that rotate).",
+        description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias; heads_layer: one "
+        "with weights of its own for every head and without bias, Command R+), of all heads together, or of each head after its "
+        "rotation and without weights (unit, Llama 4; of layers that rotate).",
     )
     value_norm: bool = Field(
         default=False, description="An RMS norm without weights on values, of each head (Gemma 3n)."

@@ -55,7 +55,7 @@ class AttentionBlock(LayerBlock):
     query_key_value_bias: bool | None = Field(default=None, description="As biases, if left out.")
     attention_output_bias: bool | None = Field(default=None, description="As biases, if left out.")
     fused_query_key_value: bool = False
-    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = "none"
+    query_key_norm: Literal["none", "head", "head_layer", "heads_layer", "full", "unit"] = "none"
     normalization_weight: WeightForm = Field(
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
