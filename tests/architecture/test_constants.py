@@ -141,6 +141,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "lower/blocks/projections.py": {3},
     "lower/blocks/receptance.py": {"SUMS", "STATES"},
     "lower/blocks/recurrent_cells.py": {"GATES"},
+    "lower/blocks/sparse_mixer.py": {"ROUNDS"},
     "lower/blocks/selective_scan.py": {"SCAN_CHUNK"},
     "lower/blocks/relative_bias.py": {"ROW_ALIGNMENT"},
     "lower/diffusion/mmdit.py": {"BLOCK_PARTS", "SECOND_PARTS"},

@@ -14,6 +14,7 @@ from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared", "xielu"]
 Normalization = Literal["layernorm", "rmsnorm"]
+RouterScores = Literal["softmax", "sigmoid", "softmax_of_top", "sparse_mixer"]
 
 
 class TransformerModel(ModelSpec):
@@ -140,6 +141,9 @@ class DecoderModel(TransformerModel):
     embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    clipped_query_key_value: bool = Field(
+        default=False, description="Queries, keys and values are bounded by a constant (DBRX)."
+    )
     key_value_parts: Literal["views", "copies", "expanded"] = Field(
         default="views",
         description="How the library's training code takes keys and values out of a fused projection: as views, as "
@@ -226,8 +230,16 @@ class DecoderModel(TransformerModel):
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = Field(
-        default="softmax", description="softmax_of_top: over the logits of the chosen experts only (gpt-oss)."
+    router_scores: RouterScores = Field(
+        default="softmax",
+        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); sparse_mixer: two experts one after the "
+        "other, each by a softmax over the scores near the largest that is left (Phi-3.5-MoE).",
+    )
+    router_scores_in_fp32: bool = Field(default=True, description="Else the scores keep the compute type (DBRX).")
+    expert_input_jitter: Literal["none", "once", "twice"] = Field(
+        default="none",
+        description="How often the library's training code multiplies what experts read by noise, in place (DBRX: once, even "
+        "if all noise is one; Phi-3.5-MoE: twice).",
     )
     router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
     router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")
@@ -252,6 +264,8 @@ class DecoderModel(TransformerModel):
     def _check_experts(self) -> Self:
         if self.num_experts and self.experts_per_token > self.num_experts:
             raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        if self.router_scores == "sparse_mixer" and self.experts_per_token != 2:
+            raise ValueError(f"router_scores: sparse_mixer takes 2 experts_per_token, not {self.experts_per_token}")
         groups = self.router_groups
         if groups is not None and self.num_experts % groups:
             raise ValueError(f"num_experts {self.num_experts} is not a multiple of router_groups {groups}")
