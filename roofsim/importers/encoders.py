@@ -70,6 +70,13 @@ def _roberta(c: Fields) -> Mapping:
     return {**mapping, "max_sequence_length": mapping["max_sequence_length"] - 2, "position_offset": 2}
 
 
+def _mpnet(c: Fields) -> Mapping:
+    # Padding has two rows of its position table, as in RoBERTa, and there are no segments.
+    c.only("tie_word_embeddings", True)
+    mapping = _roberta(type(c)({"max_position_embeddings": 512, "vocab_size": 30527, **c.data}, c.where, c.path))
+    return {**mapping, "token_types": 0, "relative_buckets": c.whole("relative_attention_num_buckets", default=32)}
+
+
 def _distilbert(c: Fields) -> Mapping:
     c.only("sinusoidal_pos_embds", False)
     c.only("tie_word_embeddings", True)
@@ -171,6 +178,7 @@ ENCODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "roberta": _roberta,
     "xlm-roberta": _roberta,
     "camembert": _roberta,
+    "mpnet": _mpnet,
     "distilbert": _distilbert,
     "t5": _t5,
     "mt5": _mt5,

@@ -1,12 +1,19 @@
-"""BERT and its kin against the oracle tables and against transformers."""
+"""BERT and its kin against the oracle tables and against transformers.
 
+encoder_reference.csv was written by benchmarks/library/count_encoders.py.
+"""
+
+import csv
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import roofsim
 from roofsim.errors import SpecError
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import Gather, Matmul
+from roofsim.graph.ops import Elementwise, Embedding, Gather, Matmul
+from roofsim.memory.profile import profile
 from roofsim.spec.model.encoders import EncoderModel
 from tests.lower.transformer_checks import (
     check_arrays,
@@ -61,6 +68,38 @@ def test_heads_equal_the_library(row):
     assert parameters(graph) == float(row["parameters"])
 
 
+def _rows():
+    with Path(__file__).with_name("encoder_reference.csv").open(encoding="utf-8") as file:
+        return [pytest.param(row, id=row["model"]) for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("row", _rows())
+def test_biased_scores_equal_the_library_to_the_byte(row):
+    model = catalog_model(row["model"])
+    for attention in ("sdpa", "flash", "fused_softmax"):
+        graph = run(model, batch=float(row["batch"]), size=float(row["length"]), attention=attention)
+        assert parameters(graph) == float(row["parameters"])
+        assert heavy_flops(graph, Phase.FORWARD) == float(row["forward_flops"])
+        assert profile(graph).saved_activations == float(row["saved"])
+
+
+def test_one_bias_is_added_in_every_layer_and_trained():
+    graph = run(EncoderModel(**SMALL, relative_buckets=8), batch=3.0, size=32.0)
+    added = [op for op in graph if isinstance(op, Elementwise) and op.name.endswith("attention.add")]
+    (written,) = [op for op in graph if op.name == "expand"]
+    assert [(op.inputs[1], op.repeats, op.outputs[0].base) for op in added] == [
+        (written.outputs[0], 2.0, added[0].inputs[0])
+    ]
+    tables = [op for op in graph if isinstance(op, Embedding) and op.phase is Phase.BACKWARD]
+    assert (8.0, 4.0) in {op.outputs[0].shape for op in tables}
+
+
+def test_no_fused_kernel_is_handed_a_bias():
+    assert roofsim.resolve("mpnet-base", gpu="l4").engine.attention.implementation == "unfused"
+    with pytest.raises(SpecError, match=r"attention flash adds nothing to the scores.*or write unfused"):
+        roofsim.resolve("mpnet-base", gpu="l4", attention="flash")
+
+
 def test_the_head_runs_on_masked_positions_only():
     model = EncoderModel(**SMALL, predictions_per_sequence=5)
     graph = run(model, batch=3.0, size=32.0)
@@ -86,6 +125,7 @@ def test_norms_first_moves_the_last_norm_behind_the_layers():
         {"position_embedding": "rotary", "gated_mlp": True, "normalization": "rmsnorm"},
         {"position_embedding": "none", "fused_query_key_value": True, "token_types": 0},
         {"num_key_value_heads": 2, "tie_embeddings": False, "head": "span"},
+        {"relative_buckets": 8, "position_offset": 2},
     ],
 )
 @pytest.mark.parametrize("attention", ["flash", "sdpa", "unfused", "fused_softmax"])
@@ -96,6 +136,7 @@ def test_variants_build_and_differentiate(fields, attention):
 def test_arrays_give_what_their_elements_give():
     check_arrays(catalog_model("bert-base"), (128.0, 384.0))
     check_arrays(EncoderModel(**SMALL, head="classification", position_offset=2), (16.0, 48.0), attention="unfused")
+    check_arrays(EncoderModel(**SMALL, relative_buckets=8), (16.0, 48.0))
 
 
 def test_no_head_runs_forward_but_has_no_loss():

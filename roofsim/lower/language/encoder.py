@@ -16,6 +16,7 @@ from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.blocks.projections import ProjectionBiases, project
+from roofsim.lower.blocks.relative_bias import bucketed_bias
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, exactly, product
 from roofsim.records import dataclass
@@ -92,8 +93,9 @@ class _Encoder:
         if model.position_embedding == "rotary":
             assert model.head_size is not None
             tables = rotary_tables(layers, self.length, model.head_size, x)
+        bias = self._bias()
         with b.repeat("layers", model.num_layers):
-            x = b.carry(x, self._layer(x, tables))
+            x = b.carry(x, self._layer(x, tables, bias))
         if model.normalization_first:
             x = self._norm(x, "final_norm")
         self._head(x, table)
@@ -158,12 +160,24 @@ class _Encoder:
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
         return self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
 
-    def _layer(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
+    def _bias(self) -> Tensor | None:
+        """Return what all layers add to their scores, written out for every sequence: rows of this rank's queries."""
+        model, shares = self.model, self.layers.shares
+        if model.relative_buckets is None:
+            return None
+        heads, rows = model.num_attention_heads, self.length
+        if shares.swaps_heads:
+            heads, rows = heads / shares.context_heads, rows * shares.context_heads
+        sizes = (rows, self._whole_length, heads)
+        bias = bucketed_bias(self.layers, *sizes, model.relative_buckets, both_ways=True)
+        return self.layers.copy(bias, "expand", (self.call.batch, *bias.shape))
+
+    def _layer(self, x: Tensor, tables: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
         layers = self.layers
         if self.model.normalization_first:
-            x = layers.add(self._attention(self._norm(x, "attention_norm"), tables), x)
+            x = layers.add(self._attention(self._norm(x, "attention_norm"), tables, bias), x)
             return layers.add(self._mlp(self._norm(x, "mlp_norm")), x)
-        x = self._norm(layers.add(self._attention(x, tables), x), "attention_norm")
+        x = self._norm(layers.add(self._attention(x, tables, bias), x), "attention_norm")
         return self._norm(layers.add(self._mlp(x), x), "mlp_norm")
 
     def _heads(self) -> Heads:
@@ -178,9 +192,10 @@ class _Encoder:
             causal=False,
             dropout=model.attention_dropout or 0.0,
             wide_softmax=model.position_embedding == "rotary",
+            biased=model.relative_buckets is not None,
         )
 
-    def _attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
+    def _attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
         model, layers = self.model, self.layers
         heads = self._heads()
         with self.b.scope(Purpose.SELF_ATTENTION):
@@ -189,7 +204,7 @@ class _Encoder:
             q, k, v = project(layers, x, heads, biases, fused=model.fused_query_key_value)
             if tables is not None:
                 q, k = rotate(layers, q, tables, Purpose.ROTATE_QUERY), rotate(layers, k, tables, Purpose.ROTATE_KEY)
-            context = attend(layers, self.call, heads, q, k, v)
+            context = attend(layers, self.call, heads, q, k, v, bias=bias)
             out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
             return layers.dropout(leave(layers, out), model.attention_output_dropout or 0.0)
 

@@ -29,6 +29,11 @@ class EncoderModel(TransformerModel):
         default=0,
         description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens.",
     )
+    relative_buckets: Size | None = Field(
+        default=None,
+        description="Distances that a bias on the scores tells apart, one for all layers beside the positions of "
+        "`position_embedding` (MPNet); attention then runs as products of its own.",
+    )
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
     attention_output_dropout: Rate | None = Field(
         default=None, description="After the output projection (DistilBERT: 0); as `dropout`, if left out."
@@ -59,6 +64,10 @@ class EncoderModel(TransformerModel):
         if predictions is not None and self.head != "masked_lm":
             raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
         return self
+
+    def biases_scores(self) -> bool:
+        """Tell whether layers add to the scores of their attention what no fused kernel of an engine is handed."""
+        return self.relative_buckets is not None
 
     def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
         """Return the tokens and the head size of its layers."""
