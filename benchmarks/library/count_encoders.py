@@ -1,4 +1,4 @@
-"""Count parameters, FLOPs and saved bytes of encoders whose scores get a bias, by the transformers library, without a GPU.
+"""Count parameters, FLOPs and saved bytes of encoders that add to their scores, by the transformers library, without a GPU.
 
 Runs where torch and transformers are (not in roofsim's own environment):
 
@@ -16,17 +16,18 @@ import csv
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForMaskedLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.deberta_v2 import modeling_deberta_v2
 
 PUBLISHED = Path(__file__).parents[2] / "tests/importers/published_hub.json"
 COLUMNS = ("model", "batch", "length", "parameters", "forward_flops", "saved")
-COUNTED = ("mpnet-base",)
+COUNTED = ("mpnet-base", "deberta-v3-base")
 BATCH, LENGTH = 4, 128
 #: Where fake tensors lie; a build for the CPU knows no other device.
 DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
@@ -41,27 +42,50 @@ def dropout(x, p=0.5, training=True, inplace=False):
 torch.nn.functional.dropout = dropout
 
 
+def layer_norm(norm, x, forward=torch.nn.LayerNorm.forward):
+    """Normalise, and note how many more bytes of statistics CUDA keeps."""
+    if DEVICE == "cpu" and x.dtype is torch.bfloat16:
+        Saved.statistics += 2 * 2 * (x.numel() // x.shape[-1])
+    return forward(norm, x)
+
+
+def root(layer, factor, made=modeling_deberta_v2.scaled_size_sqrt):
+    """Return the number by which DeBERTa's scores are divided, which lies on the host."""
+    out = made(layer, factor).to(layer.dtype)
+    Saved.own.add(out.untyped_storage()._cdata)
+    Saved.alive.append(out)
+    return out
+
+
+torch.nn.LayerNorm.forward = layer_norm
+modeling_deberta_v2.scaled_size_sqrt = root
+
+
 class Saved:
-    """The storages that autograd keeps beside a model's own."""
+    """The storages that autograd keeps beside a model's own, in the run at hand."""
 
-    def __init__(self, own: set[int]) -> None:
-        self.own = own
-        self.storages: dict[int, Any] = {}
-        self.statistics = 0
+    own: ClassVar[set[int]]
+    storages: ClassVar[dict[int, Any]]
+    alive: ClassVar[list[Any]]
+    statistics: ClassVar[int]
 
-    def keep(self, tensor):
-        """Note a tensor, and whether it is a statistic of a norm that CUDA would keep in fp32."""
+    @classmethod
+    def start(cls, own: set[int]) -> None:
+        """Forget the run before."""
+        cls.own, cls.storages, cls.alive, cls.statistics = own, {}, [], 0
+
+    @classmethod
+    def keep(cls, tensor):
+        """Note a tensor."""
         storage = tensor.untyped_storage()
-        if storage._cdata not in self.own and storage._cdata not in self.storages:
-            self.storages[storage._cdata] = storage
-            narrow = DEVICE == "cpu" and tensor.dtype is torch.bfloat16
-            self.statistics += tensor.numel() if narrow and tensor.dim() == 3 and tensor.shape[-1] == 1 else 0
+        if storage._cdata not in cls.own:
+            cls.storages[storage._cdata] = storage
         return tensor
 
-    @property
-    def nbytes(self) -> int:
+    @classmethod
+    def nbytes(cls) -> int:
         """Return their bytes on CUDA."""
-        return sum(storage.nbytes() for storage in self.storages.values()) + 2 * self.statistics
+        return sum(storage.nbytes() for storage in cls.storages.values()) + cls.statistics
 
 
 def count(config: dict[str, Any]) -> dict[str, Any]:
@@ -72,14 +96,14 @@ def count(config: dict[str, Any]) -> dict[str, Any]:
         torch.set_default_dtype(torch.bfloat16)
         model = AutoModelForMaskedLM.from_config(library, attn_implementation="eager").train()
         ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device=DEVICE)
-        saved = Saved({held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), ids)})
-        hooks = torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda tensor: tensor)
+        Saved.start({held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), ids)})
+        hooks = torch.autograd.graph.saved_tensors_hooks(Saved.keep, lambda tensor: tensor)
         with hooks, FlopCounterMode(display=False) as flops:
             model(input_ids=ids, labels=ids)
         return {
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "forward_flops": flops.get_total_flops(),
-            "saved": saved.nbytes,
+            "saved": Saved.nbytes(),
         }
 
 

@@ -13,6 +13,7 @@ import roofsim
 from roofsim.errors import SpecError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Elementwise, Embedding, Gather, Matmul
+from roofsim.lower.shares import Shares
 from roofsim.memory.profile import profile
 from roofsim.spec.model.encoders import EncoderModel
 from tests.lower.transformer_checks import (
@@ -34,6 +35,7 @@ SMALL: dict[str, Any] = {
     "vocab_size": 100,
     "dropout": 0.1,
 }
+DISENTANGLED: dict[str, Any] = {"disentangled_buckets": 8, "position_embedding": "none", "token_types": 0}
 HEADS = {
     "bert-base/span": {"head": "span"},
     "bert-base/classification": {"head": "classification"},
@@ -94,8 +96,34 @@ def test_one_bias_is_added_in_every_layer_and_trained():
     assert (8.0, 4.0) in {op.outputs[0].shape for op in tables}
 
 
+def test_content_and_positions_share_their_projections():
+    graph = run(EncoderModel(**SMALL, **DISENTANGLED), batch=3.0, size=32.0)
+    matmuls = [op for op in graph if isinstance(op, Matmul) and op.phase is Phase.FORWARD]
+    shared = {op.inputs[1] for op in matmuls if op.name.endswith(("query.matmul", "key.matmul"))}
+    placed = [op for op in matmuls if "position_" in op.name]
+    assert {op.inputs[1] for op in placed} == shared
+    assert [op.m for op in placed] == [16.0, 16.0]
+    picked = [op for op in graph if op.name.endswith(".pick")]
+    assert [(op.inputs[0].shape, op.outputs[0].shape) for op in picked] == [
+        ((3.0, 4.0, 32.0, 16.0), (3.0, 4.0, 32.0, 32.0))
+    ] * 2
+
+
+def test_disentangled_attention_is_split_over_tensor_ranks_and_no_context_group():
+    model = EncoderModel(**{**SMALL, **DISENTANGLED, "tie_embeddings": False})
+    whole, half = (run(model, phase="forward", size=32.0, shares=Shares(tensor=ranks)) for ranks in (1.0, 2.0))
+    attention = [
+        {op.name: op.flops() for op in graph if "self_attention" in op.name and isinstance(op, Matmul)}
+        for graph in (whole, half)
+    ]
+    assert attention[0] == {name: 2.0 * flops for name, flops in attention[1].items()}
+    with pytest.raises(SpecError, match="disentangled attention is not built for a context group"):
+        roofsim.run("deberta-v3-base", gpu="a100", gpus=2, context=2)
+
+
 def test_no_fused_kernel_is_handed_a_bias():
-    assert roofsim.resolve("mpnet-base", gpu="l4").engine.attention.implementation == "unfused"
+    for name in ("mpnet-base", "deberta-v3-base"):
+        assert roofsim.resolve(name, gpu="l4").engine.attention.implementation == "unfused"
     with pytest.raises(SpecError, match=r"attention flash adds nothing to the scores.*or write unfused"):
         roofsim.resolve("mpnet-base", gpu="l4", attention="flash")
 
@@ -126,6 +154,7 @@ def test_norms_first_moves_the_last_norm_behind_the_layers():
         {"position_embedding": "none", "fused_query_key_value": True, "token_types": 0},
         {"num_key_value_heads": 2, "tie_embeddings": False, "head": "span"},
         {"relative_buckets": 8, "position_offset": 2},
+        DISENTANGLED,
     ],
 )
 @pytest.mark.parametrize("attention", ["flash", "sdpa", "unfused", "fused_softmax"])
@@ -137,6 +166,7 @@ def test_arrays_give_what_their_elements_give():
     check_arrays(catalog_model("bert-base"), (128.0, 384.0))
     check_arrays(EncoderModel(**SMALL, head="classification", position_offset=2), (16.0, 48.0), attention="unfused")
     check_arrays(EncoderModel(**SMALL, relative_buckets=8), (16.0, 48.0))
+    check_arrays(EncoderModel(**SMALL, **DISENTANGLED), (16.0, 48.0))
 
 
 def test_no_head_runs_forward_but_has_no_loss():
@@ -151,6 +181,9 @@ def test_no_head_runs_forward_but_has_no_loss():
     [
         ({"position_embedding": "alibi"}, "learned, rotary or none, not alibi"),
         ({"head": "span", "pooler": True}, "no use with head: span"),
+        ({"disentangled_buckets": 8}, "goes with position_embedding: none"),
+        ({**DISENTANGLED, "relative_buckets": 8}, "goes with no relative_buckets"),
+        ({**DISENTANGLED, "biases": False}, "goes with biases on them"),
         ({"head": "span", "predictions_per_sequence": 3}, "for head: masked_lm, not span"),
     ],
 )
