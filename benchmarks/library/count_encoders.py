@@ -1,4 +1,6 @@
-"""Count parameters, FLOPs and saved bytes of encoders that add to their scores, by the transformers library, without a GPU.
+"""Count parameters, FLOPs and saved bytes of encoders with sums on their scores, and of ConvNeXt V2, by the transformers library.
+
+No GPU is needed.
 
 Runs where torch and transformers are (not in roofsim's own environment):
 
@@ -21,13 +23,13 @@ from typing import Any, ClassVar
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForImageClassification, AutoModelForMaskedLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
 PUBLISHED = Path(__file__).parents[2] / "tests/importers/published_hub.json"
 COLUMNS = ("model", "batch", "length", "parameters", "forward_flops", "saved")
-COUNTED = ("mpnet-base", "deberta-v3-base")
+COUNTED = ("mpnet-base", "deberta-v3-base", "convnextv2-tiny")
 BATCH, LENGTH = 4, 128
 #: Where fake tensors lie; a build for the CPU knows no other device.
 DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
@@ -57,6 +59,19 @@ def root(layer, factor, made=modeling_deberta_v2.scaled_size_sqrt):
     return out
 
 
+class Rates(list):
+    """Equal numbers that a model's code splits and reads while it is built: no layers are dropped."""
+
+    def split(self, counts):
+        """Return parts."""
+        return [Rates([0.0] * count) for count in counts]
+
+    def tolist(self):
+        """Return plain numbers."""
+        return list(self)
+
+
+torch.linspace = lambda *_args, **_kwargs: Rates()
 torch.nn.LayerNorm.forward = layer_norm
 modeling_deberta_v2.scaled_size_sqrt = root
 
@@ -94,13 +109,21 @@ def count(config: dict[str, Any]) -> dict[str, Any]:
     library = CONFIG_MAPPING[fields.pop("model_type")](**fields)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
-        model = AutoModelForMaskedLM.from_config(library, attn_implementation="eager").train()
-        ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device=DEVICE)
-        Saved.start({held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), ids)})
+        if "image_size" in fields:
+            model, size = AutoModelForImageClassification.from_config(library).train(), fields["image_size"]
+            given = {"pixel_values": torch.zeros(BATCH, 3, size, size, device=DEVICE)}
+            given["labels"] = torch.zeros(BATCH, dtype=torch.int64, device=DEVICE)
+        else:
+            model, size = AutoModelForMaskedLM.from_config(library, attn_implementation="eager").train(), LENGTH
+            ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device=DEVICE)
+            given = {"input_ids": ids, "labels": ids}
+        own = (*model.parameters(), *model.buffers(), *given.values())
+        Saved.start({held.untyped_storage()._cdata for held in own})
         hooks = torch.autograd.graph.saved_tensors_hooks(Saved.keep, lambda tensor: tensor)
         with hooks, FlopCounterMode(display=False) as flops:
-            model(input_ids=ids, labels=ids)
+            model(**given)
         return {
+            "length": size,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "forward_flops": flops.get_total_flops(),
             "saved": Saved.nbytes(),
@@ -113,7 +136,7 @@ def main() -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for name in sys.argv[1:] or COUNTED:
-        writer.writerow({"model": name, "batch": BATCH, "length": LENGTH} | count(published[name]))
+        writer.writerow({"model": name, "batch": BATCH} | count(published[name]))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ SMALL: dict[str, Any] = {
     "vocab_size": 100,
     "dropout": 0.1,
 }
+#: Rows of the file that other tests read.
+IMAGES = ("convnextv2-tiny",)
 DISENTANGLED: dict[str, Any] = {"disentangled_buckets": 8, "position_embedding": "none", "token_types": 0}
 HEADS = {
     "bert-base/span": {"head": "span"},
@@ -72,7 +74,8 @@ def test_heads_equal_the_library(row):
 
 def _rows():
     with Path(__file__).with_name("encoder_reference.csv").open(encoding="utf-8") as file:
-        return [pytest.param(row, id=row["model"]) for row in csv.DictReader(file)]
+        rows = list(csv.DictReader(file))
+    return [pytest.param(row, id=row["model"]) for row in rows if row["model"] not in IMAGES]
 
 
 @pytest.mark.parametrize("row", _rows())
