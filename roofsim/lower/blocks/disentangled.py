@@ -45,9 +45,9 @@ def distances(layers: Layers, mask: Tensor, width: Real, buckets: Real, dropout:
         pairs = layers.mul(
             layers.view(mask, "reshape", batch, 1.0, 1.0, length), layers.view(mask, "reshape", batch, 1.0, length, 1.0)
         )
-        found = logarithmic_distances(layers, length)
+        buckets_of_pairs = logarithmic_distances(layers, length)
         table = layers.layer_norm(b.parameter("weight", 2.0 * buckets, width), "norm")
-    return Distances(table, found, pairs, dropout)
+    return Distances(table, buckets_of_pairs, pairs, dropout)
 
 
 def disentangled(layers: Layers, heads: Heads, x: Tensor, shared: Distances) -> Tensor:
@@ -94,9 +94,9 @@ def _picked(layers: Layers, content: Tensor, placed: Tensor, buckets: Tensor, le
     with b.scope(leaf):
         scores = _product(layers, "scores", content, placed, (length, placed.shape[2], size))
         place = layers.pointwise("clamp", layers.pointwise("add_scalar", buckets))
-        found = b.tensor("found", batch, heads, length, length)
-        b.emit(Gather, "pick", inputs=(scores, place), outputs=(found,), function="gather")
-        return layers.pointwise("div_scalar", found)
+        picked = b.tensor("picked", batch, heads, length, length)
+        b.emit(Gather, "pick", inputs=(scores, place), outputs=(picked,), function="gather")
+        return layers.pointwise("div_scalar", picked)
 
 
 def _product(layers: Layers, leaf: str, left: Tensor, right: Tensor, sizes: tuple[Real, Real, Real]) -> Tensor:
