@@ -7,8 +7,10 @@ Runs where torch and transformers are (not in roofsim's own environment):
 Models of ``tests/importers/published.json`` and ``published_hub.json`` are cut to four layers and run in bf16 over fake CUDA
 tensors: shapes, types and storages, no values. Attention is PyTorch's flash kernel, which reads grouped heads as they are, and
 for some once more the library's own code (`eager`: unfused). FLOPs are those of `FlopCounterMode`, which does not know grouped
-products: none are written of models with experts. `saved` are the distinct storages that autograd keeps, parameters, buffers
-and inputs apart. Last run: transformers 5.23.0, torch 2.14.1.
+products: none are written of models with experts. DBRX's code takes its experts one after another, by indices that fake tensors
+do not have: they are those of Phi-3.5-MoE, as many parameters in grouped products. `saved` are the distinct storages that autograd
+keeps, parameters, buffers and inputs apart. Last run: transformers 5.23.0, torch 2.14.1; Command R+, DBRX and Phi-3.5-MoE: torch
+2.13.0.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import csv
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,11 +28,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.dbrx import modeling_dbrx
+from transformers.models.phimoe.modeling_phimoe import PhimoeExperts
 
 IMPORTED = Path(__file__).parents[2] / "tests/importers"
 PUBLISHED = ("published.json", "published_hub.json")
 COLUMNS = ("model", "attention", "layers", "dense_layers", "batch", "length", "parameters", "forward_flops", "saved")
 LAYERS, BATCH, LENGTH = 4, 2, 512
+#: Where fake tensors lie; a build for the CPU, whose flash kernel has the same results, knows no other device.
+DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
 PER_LAYER = ("layer_types", "no_rope_layers", "mlp_layer_types")
 DENSE_FIRST = ("first_k_dense_replace", "moe_layer_start_index")
 #: One of each model_type, and of what else differs.
@@ -40,11 +47,14 @@ COUNTED = (
     "exaone-4.0-32b", "smollm3-3b", "granite-3-2b", "granite-3-3b-a800m", "granite-8b-code", "starcoder-15.5b", "olmoe-1b-7b",
     "stablelm-3b-4e1t", "stablelm-2-1.6b", "ernie-4.5-300b-a47b", "hunyuan-7b", "dots.llm1", "qwen3-coder-480b-a35b",
     "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b", "redpajama-7b",
+    "command-r-plus", "dbrx-132b", "phi-3.5-moe",
 )  # fmt: skip
 #: Those whose layers are counted without experts, whose products are not, by their unfused attention.
 DENSE = ("deepseek-v3.2", "glm-5")
 #: Those whose unfused attention is counted as well: shared heads, parallel blocks, norms that the library writes out.
-UNFUSED = ("pythia-1b", "command-r", "command-r-08-2024", "command-r7b", "falcon-7b", "falcon-40b", "redpajama-3b")
+UNFUSED = (
+    "pythia-1b", "command-r", "command-r-08-2024", "command-r7b", "command-r-plus", "falcon-7b", "falcon-40b", "redpajama-3b",
+)  # fmt: skip
 
 
 def flash(q, k, v, *_mask, dropout_p=0.0, scale=None, **_others):
@@ -57,10 +67,35 @@ library_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
 torch.cuda.get_device_capability = lambda *_args: (9, 0)
 
 
+class GroupedExperts(PhimoeExperts):
+    """DBRX's experts in grouped products."""
+
+    def __init__(self, config):
+        super().__init__(
+            SimpleNamespace(
+                num_local_experts=config.moe_num_experts,
+                hidden_size=config.hidden_size,
+                intermediate_size=config.ffn_hidden_size,
+                hidden_act=config.ffn_act_fn["name"],
+                _experts_implementation="grouped_mm",
+            )
+        )
+
+    def forward(self, hidden_states, top_k_index, top_k_weights):
+        """Run over all tokens as rows, as the other models' experts do."""
+        rows = hidden_states.reshape(-1, hidden_states.shape[-1])
+        return super().forward(rows, top_k_index, top_k_weights).reshape(hidden_states.shape)
+
+
+modeling_dbrx.DbrxExperts = GroupedExperts
+
+
 def cut(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration of a few layers."""
     small = {key: value[:LAYERS] if key in PER_LAYER else value for key, value in config.items()}
-    return {key: LAYERS if key in ("num_hidden_layers", "n_layer") else value for key, value in small.items()}
+    return {
+        key: LAYERS if key in ("num_hidden_layers", "n_layer", "n_layers") else value for key, value in small.items()
+    }
 
 
 def count(config: dict[str, Any], attention: str) -> dict[str, Any]:
@@ -68,10 +103,10 @@ def count(config: dict[str, Any], attention: str) -> dict[str, Any]:
     fields = cut(config)
     library = CONFIG_MAPPING[fields.pop("model_type")](**fields)
     library.use_cache = False
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         torch.set_default_dtype(torch.bfloat16)
         model = AutoModelForCausalLM.from_config(library, attn_implementation=attention).train()
-        ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device="cuda")
+        ids = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device=DEVICE)
         own = {held.untyped_storage()._cdata for held in (*model.parameters(), *model.buffers(), ids)}
         saved: dict[int, Any] = {}
 
@@ -88,7 +123,7 @@ def count(config: dict[str, Any], attention: str) -> dict[str, Any]:
             model(input_ids=ids, labels=ids, use_cache=False)
         trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         experts = fields.get("first_k_dense_replace") != LAYERS and any(
-            "expert" in key for key, value in config.items() if value
+            "expert" in key or key == "ffn_config" for key, value in config.items() if value
         )
         return {
             "parameters": trained,

@@ -70,6 +70,35 @@ def _roberta(c: Fields) -> Mapping:
     return {**mapping, "max_sequence_length": mapping["max_sequence_length"] - 2, "position_offset": 2}
 
 
+def _mpnet(c: Fields) -> Mapping:
+    # Padding has two rows of its position table, as in RoBERTa, and there are no segments.
+    c.only("tie_word_embeddings", True)
+    mapping = _roberta(type(c)({"max_position_embeddings": 512, "vocab_size": 30527, **c.data}, c.where, c.path))
+    return {**mapping, "token_types": 0, "relative_buckets": c.whole("relative_attention_num_buckets", default=32)}
+
+
+def _deberta(c: Fields) -> Mapping:
+    """Read DeBERTa of the second and third version, whose positions are in disentangled attention alone."""
+    for key, only in (("relative_attention", True), ("share_att_key", True), ("position_biased_input", False)):
+        if c.data.get(key) is not only:
+            c.only(key, only)
+            c.fail(
+                key,
+                f"is {'null' if key in c.data else 'missing'}, which the class takes otherwise; expected {str(only).lower()}",
+            )
+    ways = c.data.get("pos_att_type")
+    ways = ways.lower().split("|") if isinstance(ways, str) else c.words("pos_att_type") or []
+    if sorted(ways) != ["c2p", "p2c"]:
+        c.fail("pos_att_type", "supported is attention both ways, c2p|p2c")
+    c.only("norm_rel_ebd", "layer_norm")
+    c.only("conv_kernel_size", 0)
+    c.only("embedding_size", c.whole("hidden_size"))
+    buckets, positions = c.whole("position_buckets"), c.whole("max_position_embeddings", default=512)
+    mapping = _bert(type(c)({"type_vocab_size": 0, **c.data}, c.where, c.path))
+    mapping |= _head(c, pools=False)
+    return {**mapping, "max_sequence_length": positions, "position_embedding": "none", "disentangled_buckets": buckets}
+
+
 def _distilbert(c: Fields) -> Mapping:
     c.only("sinusoidal_pos_embds", False)
     c.only("tie_word_embeddings", True)
@@ -171,6 +200,8 @@ ENCODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "roberta": _roberta,
     "xlm-roberta": _roberta,
     "camembert": _roberta,
+    "mpnet": _mpnet,
+    "deberta-v2": _deberta,
     "distilbert": _distilbert,
     "t5": _t5,
     "mt5": _mt5,

@@ -164,8 +164,8 @@ def _seed_oss(c: Fields) -> Mapping:
 
 
 def _cohere(c: Fields, **fields: Any) -> Mapping:
-    c.only("use_qk_norm", False)
     common = {
+        "query_key_norm": "heads_layer" if c.flag("use_qk_norm", False) else "none",
         "normalization": "layernorm",
         "normalization_bias": False,
         "normalization_weight": "fp32",

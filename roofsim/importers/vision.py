@@ -82,6 +82,12 @@ def _convnext(c: Fields) -> Mapping:
     }
 
 
+def _convnextv2(c: Fields) -> Mapping:
+    defaults = {"depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]}
+    fields = type(c)({**defaults, **c.data, "layer_scale_init_value": 0.0}, c.where, c.path)
+    return {**_convnext(fields), "response_norm": True}
+
+
 def _resnet(c: Fields) -> Mapping:
     for key, usual in (
         ("downsample_in_first_stage", False),
@@ -103,5 +109,6 @@ VISION: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "vit": _vit,
     "swin": _swin,
     "convnext": _convnext,
+    "convnextv2": _convnextv2,
     "resnet": _resnet,
 }

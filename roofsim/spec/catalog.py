@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Final, Literal
@@ -11,6 +13,7 @@ from typing import Any, Final, Literal
 from roofsim import plugins
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
 from roofsim.plugins import Plugin, remembered
+from roofsim.spec import not_modelled
 from roofsim.spec.prices import with_prices
 from roofsim.spec.reading.source import Document, parse_value, read_kept
 
@@ -32,6 +35,7 @@ _READ: Final[dict[tuple[Kind, str], Plugin]] = {}
 _LETTERS: Final = ascii_lowercase
 #: How many entries an error names whose name begins with the word that was given.
 _NAMED_AT_MOST: Final = 8
+_NEAR_AT_MOST: Final = 4
 _ALIASES: Final = re.compile(r"^aliases:[ \t]*(\[[^\]]*\]|(?:\n[ \t]+- .*|\n- .*)+)", re.MULTILINE)
 
 
@@ -162,13 +166,13 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         added = _plugged_aliases(kind) | {name: name for name in plugged(kind)}
         if key in added:
             return added[key]
-    close = meant or _begin_so(kind, key, added) or near_matches(key, [*names(kind), *aliases(kind), *added])
+    close = meant or _begin_so(kind, key, added) or _near(kind, key, [*names(kind), *aliases(kind), *added])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     if other is not None:
         given = key if " " in name else name
         hint = f"It is a {_SAID[other]}: --{other} {given}, or hardware.{other} in a file."
-    elif kind in _CARD_OR_NODE:
-        hint = _why_not(plain) or hint
+    elif (why := why_not(kind, name)) is not None:
+        hint = not_modelled.sentence(why)
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 
 
@@ -182,12 +186,32 @@ def _begin_so(kind: Kind, key: str, added: dict[str, str]) -> list[str]:
     return sorted((begin | own).values(), key=lambda word: (len(word), word))[:_NAMED_AT_MOST]
 
 
-def _why_not(key: str) -> str | None:
-    """Return why an accelerator that people ask for is not in the catalog; None of any other name."""
-    for entry in read_kept(root() / "hardware" / "not_modelled.yaml").data["accelerators"]:
-        if key.startswith(tuple(entry["begins"])):
-            return f"{entry['reason']}."
-    return None
+def _near(kind: Kind, key: str, words: list[str]) -> list[str]:
+    """Return the words that look like a name; of cards by what they say beside their maker, those first that begin most like it."""
+    if kind != "gpu":
+        return near_matches(key, words)
+    bare = _bare(key)
+    known = {_bare(word): word for word in sorted(words, key=len, reverse=True)}
+    alike = {word: _begin_alike(word, bare) for word in near_matches(bare, known, limit=2 * _NAMED_AT_MOST)}
+    most = max(alike.values(), default=0)
+    close = [known[word] for word in sorted(alike, key=lambda word: -alike[word]) if 2 * alike[word] >= most]
+    each = {aliases(kind).get(word, word): word for word in reversed(close)}  # a card once, by its nearest name
+    return [word for word in close if word in each.values()][:_NEAR_AT_MOST]
+
+
+def _begin_alike(one: str, other: str) -> int:
+    """Return how many characters two words have in common at their beginning.
+
+    >>> _begin_alike("mi300y", "mi325x")
+    3
+    """
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def why_not(kind: Kind, name: str) -> str | None:
+    """Return why a model or an accelerator that people ask for is not in the catalog; None of any other name."""
+    key = normal(name).replace(".", "-") if kind in _CARD_OR_NODE else normal(name)
+    return not_modelled.reason(root() / "hardware" / "not_modelled.yaml", kind, key, _SPELLED[kind])
 
 
 def _is_another(kind: Kind, key: str) -> Kind | None:
@@ -230,8 +254,12 @@ def _bare(key: str) -> str:
     return _MAKERS.sub("", _IDLE.sub("", key)).replace("-", "")
 
 
-#: Ends of names of checkpoints that were trained further: their layers are those of the first.
-_TRAINED_ON: Final = re.compile(r"-(?:instruct|chat|it|base|pt|sft|hf|dpo)$")
+#: What tells names of a kind apart, whether they are known or not.
+_SPELLED: Final[dict[str, Callable[[str], str]]] = {
+    "gpu": lambda name: _bare(normal(name)),
+    "model": lambda name: not_modelled.untrained(normal(name)),
+    **dict.fromkeys(("system", "engine", "architecture"), normal),
+}
 
 
 def _shape_of(key: str) -> list[str]:
@@ -242,7 +270,7 @@ def _shape_of(key: str) -> list[str]:
             return [bare]
         if bare in aliases("model"):
             return [aliases("model")[bare]]
-        shorter = _TRAINED_ON.sub("", bare)
+        shorter = not_modelled.TRAINED_ON.sub("", bare)
         if shorter == bare:
             return []
         bare = shorter

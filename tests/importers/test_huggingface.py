@@ -200,6 +200,39 @@ def test_bad_values_are_named(name, keys, message):
     assert str(caught.value).startswith("x/config.json: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "message"),
+    [
+        ("deberta-v3-base", {"share_att_key": False}, "share_att_key: false changes the structure"),
+        (
+            "deberta-v3-base",
+            {"share_att_key": None},
+            "share_att_key: is null, which the class takes otherwise; expected true",
+        ),
+        ("deberta-v3-base", {"pos_att_type": "c2p"}, "pos_att_type: supported is attention both ways"),
+        ("deberta-v3-base", {"pos_att_type": 7}, "pos_att_type: expected a list of texts"),
+        ("deberta-v3-base", {"conv_kernel_size": 3}, "conv_kernel_size: 3 changes the structure"),
+        (
+            "mpnet-base",
+            {"relative_attention_num_buckets": 0},
+            "relative_attention_num_buckets: expected a whole number",
+        ),
+        ("dbrx-132b", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "weights of another norm than the sum"),
+        ("dbrx-132b", {"attn_config": {"clip_qkv": "8"}}, "attn_config.clip_qkv: expected a number"),
+        ("phi-3.5-moe", {"output_router_logits": True}, "output_router_logits: true changes the structure"),
+    ],
+)
+def test_bad_values_of_further_models_are_named(name, keys, message):
+    config = next(entry["config"] for entry in HUB if entry["name"] == name)
+    with pytest.raises(SpecError, match=message):
+        from_config({**config, **keys}, "x/config.json")
+
+
+def test_lists_say_the_ways_of_disentangled_attention_too():
+    config = next(entry["config"] for entry in HUB if entry["name"] == "deberta-v3-base")
+    assert from_config({**config, "pos_att_type": ["c2p", "p2c"]}, "x") == from_config(config, "x")
+
+
 def test_what_does_not_shape_the_model_is_passed_over():
     noise = {
         "rope_scaling": {"rope_type": "some-new-type", "factor": 8.0},

@@ -1,5 +1,8 @@
 """ConvNeXt networks against torchvision's, and against the oracle tables."""
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from roofsim.graph.base import Phase
@@ -13,6 +16,7 @@ from tests.lower.vision_checks import (
     check_inference,
     heavy_flops,
     oracle,
+    parameters,
     references,
     step,
 )
@@ -67,3 +71,22 @@ def test_the_first_block_drops_no_samples():
 def test_stages_must_agree():
     with pytest.raises(ValueError, match="depths has 2 stages and dims 3"):
         ConvNextModel(depths=(1, 1), dims=(8, 16, 32))
+
+
+def test_response_norms_equal_the_library():
+    with Path(__file__).with_name("encoder_reference.csv").open(encoding="utf-8") as file:
+        row = next(row for row in csv.DictReader(file) if row["model"] == "convnextv2-tiny")
+    batch, size = float(row["batch"]), float(row["length"])
+    model = catalog_model("convnextv2-tiny")
+    graph = step(model, batch, size, "bf16")
+    assert parameters(graph) == float(row["parameters"]) == model.published_parameters
+    assert heavy_flops(graph, Phase.FORWARD) == float(row["forward_flops"])
+    # The loss of an image model is taken in fp32 here, in bf16 there: log-probabilities, and the sum of weights.
+    wider = 2.0 * (batch * model.num_classes + 1.0)
+    assert profile(graph).saved_activations == float(row["saved"]) + wider
+
+
+@pytest.mark.parametrize("name", ["atto", "femto", "pico", "nano", "tiny", "base", "large", "huge"])
+def test_parameters_of_the_second_version(name):
+    model = catalog_model(f"convnextv2-{name}")
+    assert parameters(step(model, 1.0, 64.0)) == model.published_parameters

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import Gather, GroupedMatmul, Sort
+from roofsim.graph.ops import Copy, Gather, GroupedMatmul, Softmax, Sort
 from roofsim.graph.tensor import BF16, FP32
 from roofsim.memory.profile import profile
 from roofsim.spec.model.transformer import DecoderModel
@@ -112,3 +112,45 @@ def test_biases_are_picked_per_row():
     picked = [op for op in graph if isinstance(op, Gather) and op.name.endswith(".bias")]
     assert [op.outputs[0].shape for op in picked] == [(128.0, 64.0), (128.0, 64.0)]
     assert heavy(graph, Phase.BACKWARD) > 2.0 * heavy(graph)
+
+
+MIXED = {**SPARSE, "router_scores": "sparse_mixer", "router_normalized": False, "expert_input_jitter": "twice"}
+
+
+def test_sparse_mixer_takes_one_expert_a_round_and_no_kernel_chooses_at_once():
+    graph = infer(DecoderModel(**MIXED), "forward")
+    mixer = [op for op in graph if ".sparse_mixer." in op.name]
+    assert sum(isinstance(op, Softmax) for op in mixer) == 2
+    assert not any(isinstance(op, Sort) and op.function == "topk" for op in graph)
+    assert [op.outputs[0].shape for op in mixer if isinstance(op, Copy)] == [(64.0, 2.0)] * 2
+    assert not outputs(graph, "experts.noise"), "noise is of training alone"
+    with pytest.raises(ValueError, match="takes 2 experts_per_token, not 4"):
+        DecoderModel(**{**MIXED, "experts_per_token": 4})
+
+
+def test_sparse_mixer_estimates_the_gradient_of_its_scores():
+    graph = step(DecoderModel(**MIXED))
+    mixer = [op for op in graph if ".sparse_mixer." in op.name and op.phase is Phase.BACKWARD]
+    assert not any("softmax" in op.name for op in mixer), "nothing flows back through the softmax"
+    assert sum(isinstance(op, Gather) for op in mixer) == 2
+    noises = [op for op in graph if op.phase is Phase.FORWARD and op.name.startswith("layers.experts.noise")]
+    assert [op.outputs[0].shape for op in noises] == [(64.0, 64.0)] * 2
+    kept = (
+        profile(graph).saved_activations
+        - profile(step(DecoderModel(**{**MIXED, "expert_input_jitter": "none"}))).saved_activations
+    )
+    assert kept == 4.0 * 2.0 * 64.0 * 64.0 * 2.0
+
+
+def test_scores_keep_the_compute_type_where_the_model_says_so():
+    for wide, dtype in ((True, FP32), (False, BF16)):
+        graph = step(DecoderModel(**SPARSE, router_scores_in_fp32=wide, router_weights_in_fp32=False))
+        assert outputs(graph, "router.softmax")[0].dtype is dtype
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_clipped_projections_keep_what_they_bound(fused):
+    fields = {**SMALL, **LLAMA, "num_key_value_heads": 2, "fused_query_key_value": fused}
+    clipped, plain = (step(DecoderModel(**fields, clipped_query_key_value=clips)) for clips in (True, False))
+    kept = profile(clipped).saved_activations - profile(plain).saved_activations
+    assert kept == 4.0 * 64.0 * (64.0 + 32.0 + 32.0) * 2.0

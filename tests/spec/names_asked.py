@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from roofsim.errors import RoofsimError
-from roofsim.spec.catalog import Kind, resolve_name
+from roofsim.spec.catalog import Kind, resolve_name, why_not
+from roofsim.spec.engine.find import without_facts
 
 PAGE = Path(__file__).parents[2] / "docs/reference/names.md"
 MEASUREMENTS = Path(__file__).parents[2] / "evidence" / "measurements"
@@ -43,6 +44,14 @@ def answered(kind: Kind, name: str) -> bool:
     return True
 
 
+def reason(kind: Kind, name: str) -> str | None:
+    """Return why a name has no answer, as a run says it too; None where nothing does."""
+    if kind != "engine":
+        return why_not(kind, name)
+    known = without_facts(name)
+    return None if known is None else known[0]
+
+
 def rows_of_mlperf() -> tuple[int, int]:
     """Return how many rows of MLPerf Inference were read, and how many no scenario can say."""
     said, unsaid = (
@@ -59,7 +68,7 @@ def page() -> str:
         missing = [name for name in group["names"] if not answered(group["kind"], name)]
         known, whole = len(group["names"]) - len(missing), len(group["names"])
         rows.append(f"| {group['where']} | {group['kind']} | {whole} | {known} ({100 * known / whole:.0f} %) |\n")
-        without += [f"| `{name}` | {ASKED['unanswered'][name]} |\n" for name in missing]
+        without += [f"| `{name}` | {reason(group['kind'], name)} |\n" for name in missing]
     total, unsaid = rows_of_mlperf()
     head = HEAD.format(total=total, unsaid=unsaid, share=f"{100 * unsaid / total:.0f} %")
     return head + "".join(rows) + WITHOUT + "".join(without)

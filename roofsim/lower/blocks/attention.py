@@ -29,6 +29,8 @@ def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
     unexpanded, which only flash takes: then plain products (truth: oracle quirk 4). Soft caps and sinks are beyond it.
     """
     wanted = call.flavour.attention
+    if heads.biased:
+        return "unfused"
     if wanted == "flash":
         return "flash"
     if wanted != "sdpa" or heads.soft_cap or heads.sinks:
@@ -228,7 +230,7 @@ def _product(
 def _softmax_of_scores(
     layers: Layers, heads: Heads, scores: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
 ) -> Tensor:
-    if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap:
+    if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap and not heads.biased:
         # One kernel scales, masks and normalises, in the scores' type; the product before it adds ALiBi's slopes.
         length, kv_length = scores.shape[2:]
         seen = visible_share(length * layers.shares.context_shards, kv_length, causal=heads.causal)
@@ -237,9 +239,9 @@ def _softmax_of_scores(
         scores = layers.pointwise("mul_scalar", scores)
     if heads.soft_cap:
         scores = layers.soft_cap(scores)
-    for tensor in added:
+    for at, tensor in enumerate(added):
         if tensor is not None:
-            scores = layers.add(scores, tensor)
+            scores = layers.add(scores, tensor, inplace=heads.biased and at == 0)
     if sinks is not None:
         return _softmax_with_sinks(layers, scores, sinks)
     wide = layers.cast(scores, FP32) if heads.wide_softmax else scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
@@ -254,7 +255,7 @@ class DecoderLayers:
             for part, count in zip(flat, counts, strict=True)
         )
         k, v = (self._part(part, heads) for part in (k, v))
-        if model.query_key_norm in ("head", "head_layer"):
+        if model.query_key_norm in ("head", "head_layer", "heads_layer"):
             q, k = self._normed(q, k)
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
@@ -307,6 +308,7 @@ class DecoderLayers:
         if model.fused_query_key_value:
             repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
             both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=bias, repeated=repeated)
+            both = self._clipped(both)
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
@@ -316,14 +318,22 @@ class DecoderLayers:
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(x, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
+            q, k, v = (self._clipped(part) for part in (q, k, v))
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
         return q, k, v, gate
+
+    def _clipped(self, x: Tensor) -> Tensor:
+        """Return projections within the bounds that the model gives them."""
+        return self.layers.pointwise("clamp", x) if self.model.clipped_query_key_value else x
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         layers, form = self.layers, self.model.normalization_weight
         if self.model.query_key_norm == "head_layer":
             return layers.layer_norm(q, "query_norm"), layers.layer_norm(k, "key_norm")
+        if self.model.query_key_norm == "heads_layer":
+            apart = partial(layers.layer_norm, bias=False, weight_form=form, each_head=True)
+            return apart(q, "query_norm"), apart(k, "key_norm")
         return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
     def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
     from roofsim.spec.model.transformer import DecoderModel
 
+#: How often noise is multiplied in, in words: not at all first.
+_TIMES: Final = ("none", "once", "twice")
+
 
 def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
@@ -32,7 +35,7 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         dealt = layers.shares.has_expert_groups
         x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
-        flat = layers.view(x, "reshape", tokens, x.shape[-1])
+        flat = _jittered(layers, model, layers.view(x, "reshape", tokens, x.shape[-1]))
         weights, indices = route(layers, model, flat)
         entering = _narrowed(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices)
@@ -89,6 +92,17 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
             shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, Purpose.SHARED_EXPERT_GATE)))
         both = layers.add(routed, shared)
         return leave(layers, both) if together else both
+
+
+def _jittered(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    """Return ``[tokens, hidden]`` times noise, in place and as often as the library's training code does so."""
+    if not layers.flavour.training or layers.flavour.engine.experts.router != "modules":
+        return x
+    for _ in range(_TIMES.index(model.expert_input_jitter)):
+        noise = layers.b.tensor("noise", *x.shape, dtype=x.dtype)
+        layers.b.emit(Elementwise, "noise", inputs=(), outputs=(noise,), holds=(x,), function="random")
+        x = layers.pointwise("mul", x, noise, inplace=True)
+    return x
 
 
 def _narrowed(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

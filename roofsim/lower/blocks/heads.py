@@ -20,6 +20,8 @@ class Heads:
     scale: bool = True
     soft_cap: bool = False
     sinks: bool = False
+    biased: bool = False
+    """Whether the library's code adds a bias to the scores, in place, and so takes no fused kernel (MPNet)."""
     wide_softmax: bool = False
     """Whether the unfused code computes the softmax in fp32 (the transformers library does for newer models)."""
     copies: bool = True

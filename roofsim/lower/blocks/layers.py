@@ -161,18 +161,26 @@ class Layers:
         return self._one(Embedding, "lookup", (table, indices), out, lookups=indices.numel, width=width)
 
     def layer_norm(
-        self, x: Tensor, leaf: str, *, affine: bool = True, bias: bool = True, weight_form: str = "plain"
+        self,
+        x: Tensor,
+        leaf: str,
+        *,
+        affine: bool = True,
+        bias: bool = True,
+        weight_form: str = "plain",
+        each_head: bool = False,
     ) -> Tensor:
         """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row.
 
         `weight_form` ``fp32``: a norm that the library's code writes out, a weight and no bias, where the engine runs that code.
+        `each_head`: weights ``[heads, size]`` of their own for every head of ``[batch, length, heads, size]``.
         """
         with self.b.scope(leaf):
-            width = x.shape[-1]
+            sizes = x.shape[-2:] if each_head else x.shape[-1:]
             if weight_form == "fp32" and self.flavour.engine.fusion.rms_norm == "chain":
-                return self._layer_chain(x, self.b.parameter("weight", width))
-            weights: tuple[Tensor, ...] = (self.b.parameter("weight", width),) if affine else ()
-            weights += (self.b.parameter("bias", width),) if affine and bias else ()
+                return self._layer_chain(x, self.b.parameter("weight", *sizes))
+            weights: tuple[Tensor, ...] = (self.b.parameter("weight", *sizes),) if affine else ()
+            weights += (self.b.parameter("bias", *sizes),) if affine and bias else ()
             out = self.b.tensor("out", *x.shape)
             rows = x.shape[:-1]
             mean, rstd = (self.b.tensor(leaf_, *rows, dtype=FP32) for leaf_ in ("mean", "rstd"))

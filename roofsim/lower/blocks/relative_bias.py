@@ -51,6 +51,20 @@ def _buckets(layers: Layers, q_length: Real, kv_length: Real, *, both_ways: bool
     return _map(layers, "add", INT64, chosen, side)
 
 
+def logarithmic_distances(layers: Layers, length: Real) -> Tensor:
+    """Return DeBERTa's distances ``[length, length]`` between all pairs: exact near zero, logarithmic beyond, with their sign."""
+    distance = _map(layers, "sub", INT64, _arange(layers, length), _arange(layers, length), shape=(length, length))
+    sign = _map(layers, "compare", INT64, distance)
+    near = _map(layers, "mul", BOOL, _map(layers, "compare", BOOL, distance), _map(layers, "compare", BOOL, distance))
+    size = _map(layers, "where", INT64, near, _map(layers, "abs", INT64, distance))
+    far = _map(layers, "div_scalar", FP32, size)
+    for function in ("log", "div_scalar", "mul_scalar", "to_int", "add_scalar"):  # the fourth rounds up
+        far = _map(layers, function, FP32, far)
+    inside, plain = _map(layers, "compare", BOOL, size), layers.cast(distance, FP32)
+    chosen = _map(layers, "where", FP32, inside, plain, _map(layers, "mul", FP32, far, sign))
+    return layers.cast(chosen, INT64)
+
+
 def _arange(layers: Layers, length: Real) -> Tensor:
     return _map(layers, "arange", INT64, shape=(length,))
 

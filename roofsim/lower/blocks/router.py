@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
+from roofsim.lower.blocks.sparse_mixer import sparse_mixer
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -18,6 +19,9 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
     """Return the weights and the indices ``[tokens, k]`` of the experts that each token ``[tokens, hidden]`` takes."""
     with layers.b.scope(Purpose.ROUTER):
         logits = _logits(layers, model, x)
+    if model.router_scores == "sparse_mixer":
+        return sparse_mixer(layers, logits)  # beside the router: no engine chooses so in one kernel
+    with layers.b.scope(Purpose.ROUTER):
         k = model.experts_per_token
         if model.router_scores == "softmax_of_top":
             top, indices = _best(layers, logits, k)
@@ -48,7 +52,7 @@ def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
 
 
 def _scores(layers: Layers, model: DecoderModel, logits: Tensor) -> Tensor:
-    wide = layers.cast(logits, FP32)
+    wide = layers.cast(logits, FP32) if model.router_scores_in_fp32 else logits
     return layers.pointwise("sigmoid", wide) if model.router_scores == "sigmoid" else layers.softmax(wide)
 
 

@@ -10,12 +10,14 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, INT32, INT64, DType, Tensor
 from roofsim.lower.blocks.attention import attend, rotary_tables, rotate
+from roofsim.lower.blocks.disentangled import Distances, disentangled, distances, present
 from roofsim.lower.blocks.exchange import enter, leave, whole_vocabulary
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.blocks.projections import ProjectionBiases, project
+from roofsim.lower.blocks.relative_bias import bucketed_bias
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, exactly, product
 from roofsim.records import dataclass
@@ -87,13 +89,17 @@ class _Encoder:
     def build(self) -> OpGraph:
         model, b, layers = self.model, self.b, self.layers
         tokens = b.input("input_ids", self.call.batch, self.length, dtype=INT64)
-        x, table = self._embed(tokens)
+        mask = None
+        if model.disentangled_buckets is not None:
+            mask = present(layers, self.call.batch, self.length)
+        x, table = self._embed(tokens, mask)
         tables = None
         if model.position_embedding == "rotary":
             assert model.head_size is not None
             tables = rotary_tables(layers, self.length, model.head_size, x)
+        added = self._bias() if mask is None else self._distances(mask)
         with b.repeat("layers", model.num_layers):
-            x = b.carry(x, self._layer(x, tables))
+            x = b.carry(x, self._layer(x, tables, added))
         if model.normalization_first:
             x = self._norm(x, "final_norm")
         self._head(x, table)
@@ -101,8 +107,8 @@ class _Encoder:
 
     # -- embedding ----------------------------------------------------------------------------------------------
 
-    def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum the embeddings of token, segment and position."""
+    def _embed(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Sum the embeddings of token, segment and position; a mask of what is no padding clears the rest."""
         model, b, layers = self.model, self.b, self.layers
         with b.scope(Purpose.EMBEDDING):
             outer = self._outer(tokens)
@@ -117,12 +123,15 @@ class _Encoder:
                 x = layers.add(x, layers.embedding(positions, rows, model.hidden_size, Purpose.POSITIONS))
             if not model.normalization_first:
                 x = self._norm(x, "norm")
+            if mask is not None:
+                column = self._outer(layers.view(mask, "reshape", *mask.shape, 1.0))
+                x = layers.mul(x, layers.cast(column, x))
             return layers.dropout(x, model.embedding_dropout or 0.0), table
 
     def _outer(self, tokens: Tensor) -> Tensor:
         """Return the tokens that a rank of a tensor group holds where the sequence is split over it."""
         if self.layers.shares.sequence and not one(self.layers.shares.tensor):
-            return self.layers.view(tokens, "slice", tokens.shape[0], self.outer_length)
+            return self.layers.view(tokens, "slice", tokens.shape[0], self.outer_length, *tokens.shape[2:])
         return tokens
 
     def _position_indices(self, tokens: Tensor) -> Tensor:
@@ -158,12 +167,36 @@ class _Encoder:
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
         return self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
 
-    def _layer(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
+    def _bias(self) -> Tensor | None:
+        """Return what all layers add to their scores, written out for every sequence: rows of this rank's queries."""
+        model, shares = self.model, self.layers.shares
+        if model.relative_buckets is None:
+            return None
+        dealt = shares.context_heads if shares.swaps_heads else 1.0
+        sizes = (self.length * dealt, self._whole_length, model.num_attention_heads / dealt)
+        bias = bucketed_bias(self.layers, *sizes, model.relative_buckets, both_ways=True)
+        return self.layers.copy(bias, "expand", (self.call.batch, *bias.shape))
+
+    def _distances(self, mask: Tensor) -> Distances:
+        """Return what disentangled attention reads in all layers."""
+        model = self.model
+        assert model.disentangled_buckets is not None
+        if not one(self.layers.shares.context):
+            raise SpecError(
+                Problem(
+                    "disentangled attention is not built for a context group, of whose ranks each would score all positions",
+                    path="parallel.context",
+                    hint="Split over tensor ranks, or copy the model: context: 1.",
+                )
+            )
+        return distances(self.layers, mask, model.hidden_size, model.disentangled_buckets, model.dropout)
+
+    def _layer(self, x: Tensor, tables: tuple[Tensor, Tensor] | None, added: Tensor | Distances | None) -> Tensor:
         layers = self.layers
         if self.model.normalization_first:
-            x = layers.add(self._attention(self._norm(x, "attention_norm"), tables), x)
+            x = layers.add(self._attention(self._norm(x, "attention_norm"), tables, added), x)
             return layers.add(self._mlp(self._norm(x, "mlp_norm")), x)
-        x = self._norm(layers.add(self._attention(x, tables), x), "attention_norm")
+        x = self._norm(layers.add(self._attention(x, tables, added), x), "attention_norm")
         return self._norm(layers.add(self._mlp(x), x), "mlp_norm")
 
     def _heads(self) -> Heads:
@@ -178,18 +211,25 @@ class _Encoder:
             causal=False,
             dropout=model.attention_dropout or 0.0,
             wide_softmax=model.position_embedding == "rotary",
+            biased=model.relative_buckets is not None,
         )
 
-    def _attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
+    def _attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None, added: Tensor | Distances | None) -> Tensor:
         model, layers = self.model, self.layers
         heads = self._heads()
         with self.b.scope(Purpose.SELF_ATTENTION):
             x = enter(layers, x)
-            biases = ProjectionBiases.all(bool(model.query_key_value_bias))
-            q, k, v = project(layers, x, heads, biases, fused=model.fused_query_key_value)
-            if tables is not None:
-                q, k = rotate(layers, q, tables, Purpose.ROTATE_QUERY), rotate(layers, k, tables, Purpose.ROTATE_KEY)
-            context = attend(layers, self.call, heads, q, k, v)
+            if isinstance(added, Distances):
+                context = disentangled(layers, heads, x, added)
+            else:
+                biases = ProjectionBiases.all(bool(model.query_key_value_bias))
+                q, k, v = project(layers, x, heads, biases, fused=model.fused_query_key_value)
+                if tables is not None:
+                    q, k = (
+                        rotate(layers, q, tables, Purpose.ROTATE_QUERY),
+                        rotate(layers, k, tables, Purpose.ROTATE_KEY),
+                    )
+                context = attend(layers, self.call, heads, q, k, v, bias=added)
             out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
             return layers.dropout(leave(layers, out), model.attention_output_dropout or 0.0)
 

@@ -56,12 +56,24 @@ class _ConvNext:
         y = layers.conv(x, width, self.model.kernel_size, "depthwise", groups=width, bias=True)
         y = layers.layer_norm(self._channels_last(y), "norm")
         y = layers.pointwise("gelu", layers.linear(y, 4.0 * width, Purpose.UP, bias=True))
+        y = self._responding(y) if self.model.response_norm else y
         y = self._channels_first(layers.linear(y, width, Purpose.DOWN, bias=True))
         if self.model.layer_scale:
             y = layers.mul(layers.b.parameter("layer_scale", width, 1.0, 1.0), y)
         # Stochastic depth drops the more the deeper a block lies, the very first one never.
         y = layers.stochastic_depth(y, self.model.stochastic_depth) if drops else y
         return layers.add(y, x, inplace=True)
+
+    def _responding(self, x: Tensor) -> Tensor:
+        """Scale channels ``[batch, height, width, channels]`` by their norms over the image, against the mean of these norms."""
+        layers, b = self.layers, self.layers.b
+        with b.scope("response_norm"):
+            batch, channels = x.shape[0], x.shape[-1]
+            norms = layers.reduce(x, (batch, 1.0, 1.0, channels), "variance")
+            mean = layers.pointwise("add_scalar", layers.reduce(norms, (batch, 1.0, 1.0, 1.0), "mean"))
+            scaled = layers.mul(x, layers.pointwise("div", norms, mean))
+            scaled = layers.mul(b.parameter("weight", channels), scaled)
+            return layers.add(layers.add(scaled, b.parameter("bias", channels)), x)
 
     def norm(self, x: Tensor, leaf: str) -> Tensor:
         """Normalise the channels of each position."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import RoofsimError
-from roofsim.passes.autograd.stated import cell_backward
+from roofsim.passes.autograd.stated import cell_backward, estimated_backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,6 +254,7 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "where": _where,
     "gated": _gated,
     "xielu": _xielu,
+    "estimated": estimated_backward,
 }
 #: Functions of several results, any of which may have got a gradient.
 SEVERAL: Final[dict[str, Callable[[Elementwise, Tape], None]]] = {"cell": cell_backward}

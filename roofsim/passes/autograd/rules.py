@@ -302,7 +302,11 @@ def _(op: Gather, tape: Tape) -> None:
         tape.give(source, out)
         return
     zeros = tape.zeros(source, grad.dtype)
-    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter", rows=op.rows)
+    # gather's rule asks for the shape of what was read, and so keeps all of it (derivatives.yaml).
+    kept_whole = (source,) if op.function == "gather" else ()
+    tape.emit(
+        Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter", rows=op.rows, holds=kept_whole
+    )
     tape.give(source, out)
 
 

@@ -65,6 +65,16 @@ def scatter_backward(op: Gather, tape: Tape) -> None:
             tape.give(tensor, out)
 
 
+def estimated_backward(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    """Emit the gradient that a router of experts estimates: the scores get it, not the weights that were made of them."""
+    (weight, _), (scores, shares, drawn) = op.inputs, op.holds
+    own = tape.pointwise("mul", weight, grad, weight)
+    others = tape.pointwise("mul", scores, shares, tape.pointwise("neg", weight, own))
+    out = tape.new(scores, base=others)
+    tape.emit(Gather, "scatter_gradient", (others, own, drawn), (out,), function="scatter")
+    tape.give(scores, out)
+
+
 def variance_backward(op: Reduction, tape: Tape) -> None:
     """Emit the gradient of a variance or a norm: the distance of each element from the mean, scaled."""
     source = op.inputs[0]

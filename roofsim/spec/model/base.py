@@ -123,6 +123,10 @@ class ModelSpec(Strict):
         del sequence_length, image_size
         return None
 
+    def biases_scores(self) -> bool:
+        """Tell whether layers add to the scores of their attention what no fused kernel of an engine is handed."""
+        return False
+
     def training_defaults(self) -> dict[str, str]:
         """Return what training assumes of this model where nobody states the field: field -> what it means."""
         return {}

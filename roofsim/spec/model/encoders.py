@@ -29,6 +29,16 @@ class EncoderModel(TransformerModel):
         default=0,
         description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens.",
     )
+    relative_buckets: Size | None = Field(
+        default=None,
+        description="Distances that a bias on the scores tells apart, one for all layers beside the positions of "
+        "`position_embedding` (MPNet); attention then runs as products of its own.",
+    )
+    disentangled_buckets: Size | None = Field(
+        default=None,
+        description="Distances on either side that disentangled attention tells apart (DeBERTa): a table of twice as many "
+        "positions, whose queries and keys the projections of the content make in each layer.",
+    )
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
     attention_output_dropout: Rate | None = Field(
         default=None, description="After the output projection (DistilBERT: 0); as `dropout`, if left out."
@@ -53,12 +63,35 @@ class EncoderModel(TransformerModel):
             raise ValueError(
                 f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}"
             )
+        if self.disentangled_buckets is not None:
+            self._check_disentangled()
         if self.pooler and self.head == "span":
             raise ValueError("pooler: true has no use with head: span, which reads every token")
         predictions = self.predictions_per_sequence
         if predictions is not None and self.head != "masked_lm":
             raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
         return self
+
+    def _check_disentangled(self) -> None:
+        """Refuse what the code of disentangled attention has not."""
+        shared = self.num_key_value_heads not in (None, self.num_attention_heads)
+        without = self.query_key_value_bias is False or (self.biases is False and self.query_key_value_bias is None)
+        other = {
+            "position_embedding: none": self.position_embedding != "none",
+            "token_types: 0": self.token_types != 0,
+            "norms after the sums": self.normalization_first,
+            "as many key-value heads as heads": shared,
+            "projections apart": self.fused_query_key_value,
+            "biases on them": without,
+            "no relative_buckets": self.relative_buckets is not None,
+        }
+        missing = [wanted for wanted, lacks in other.items() if lacks]
+        if missing:
+            raise ValueError(f"disentangled_buckets goes with {missing[0]}")
+
+    def biases_scores(self) -> bool:
+        """Tell whether layers add to the scores of their attention what no fused kernel of an engine is handed."""
+        return self.relative_buckets is not None or self.disentangled_buckets is not None
 
     def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
         """Return the tokens and the head size of its layers."""

@@ -14,6 +14,7 @@ from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared", "xielu"]
 Normalization = Literal["layernorm", "rmsnorm"]
+RouterScores = Literal["softmax", "sigmoid", "softmax_of_top", "wide_softmax_of_top", "sparse_mixer"]
 
 
 class TransformerModel(ModelSpec):
@@ -140,6 +141,9 @@ class DecoderModel(TransformerModel):
     embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    clipped_query_key_value: bool = Field(
+        default=False, description="Queries, keys and values are bounded by a constant (DBRX)."
+    )
     key_value_parts: Literal["views", "copies", "expanded"] = Field(
         default="views",
         description="How the library's training code takes keys and values out of a fused projection: as views, as "
@@ -170,10 +174,11 @@ class DecoderModel(TransformerModel):
     softmax_in_fp32: bool | None = Field(
         default=None, description="In unfused attention; if left out, True without learned positions."
     )
-    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = Field(
+    query_key_norm: Literal["none", "head", "head_layer", "heads_layer", "full", "unit"] = Field(
         default="none",
-        description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias), of all heads "
-        "together, or of each head after its rotation and without weights (unit, Llama 4; of layers that rotate).",
+        description="RMS norm on queries and keys: of each head (head_layer: a layer norm with weight and bias; heads_layer: one "
+        "with weights of its own for every head and without bias, Command R+), of all heads together, or of each head after its "
+        "rotation and without weights (unit, Llama 4; of layers that rotate).",
     )
     value_norm: bool = Field(
         default=False, description="An RMS norm without weights on values, of each head (Gemma 3n)."
@@ -225,9 +230,16 @@ class DecoderModel(TransformerModel):
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid", "softmax_of_top", "wide_softmax_of_top"] = Field(
+    router_scores: RouterScores = Field(
         default="softmax",
-        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); wide: in fp32 (Granite).",
+        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); wide: in fp32 (Granite); sparse_mixer: two experts one after the "
+        "other, each by a softmax over the scores near the largest that is left (Phi-3.5-MoE).",
+    )
+    router_scores_in_fp32: bool = Field(default=True, description="Else the scores keep the compute type (DBRX).")
+    expert_input_jitter: Literal["none", "once", "twice"] = Field(
+        default="none",
+        description="How often the library's training code multiplies what experts read by noise, in place (DBRX: once, even "
+        "if all noise is one; Phi-3.5-MoE: twice).",
     )
     router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
     router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")
@@ -252,6 +264,8 @@ class DecoderModel(TransformerModel):
     def _check_experts(self) -> Self:
         if self.num_experts and self.experts_per_token > self.num_experts:
             raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        if self.router_scores == "sparse_mixer" and self.experts_per_token != 2:
+            raise ValueError(f"router_scores: sparse_mixer takes 2 experts_per_token, not {self.experts_per_token}")
         groups = self.router_groups
         if groups is not None and self.num_experts % groups:
             raise ValueError(f"num_experts {self.num_experts} is not a multiple of router_groups {groups}")

@@ -175,6 +175,10 @@ class ConvNextModel(ImageModel):
     dims: tuple[Size, ...] = Field(description="Channels of each stage, for example [96, 192, 384, 768].")
     kernel_size: Size = 7
     layer_scale: bool = Field(default=True, description="A trained factor per channel on each block's result.")
+    response_norm: bool = Field(
+        default=False,
+        description="A global response normalisation of each block's widened channels, which compete by their norms (ConvNeXt V2).",
+    )
     stochastic_depth: Rate = Field(default=0.0, description="Rate at which the last block drops samples.")
 
     @model_validator(mode="after")

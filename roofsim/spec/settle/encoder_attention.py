@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.errors import Problem, SpecError
+
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.model.base import ModelSpec
@@ -17,7 +19,15 @@ _SIXTEEN: Final = ("fp16", "bf16")
 def with_encoder_attention(
     engine: Engine, model: ModelSpec, workload: Workload, architecture: str, precision: Precision
 ) -> Engine:
-    """Return the engine as it runs this pass: with its fused kernel for encoders, where that takes what it is given."""
+    """Return the engine as it runs this pass: with its fused kernel for encoders, where that takes what it is given.
+
+    Raises
+    ------
+    SpecError
+        For a fused kernel that is asked for and adds nothing to the scores, where the model does.
+    """
+    if model.biases_scores():
+        return _unfused(engine, workload)
     kernel = engine.attention.encoder
     if kernel is None or workload.phase != "forward":
         return engine
@@ -32,3 +42,15 @@ def with_encoder_attention(
     return engine.changed(
         attention="flash", attention_generation=kernel.generation, packs_heads=kernel.packs, windows=kernel.windows
     )
+
+
+def _unfused(engine: Engine, workload: Workload) -> Engine:
+    if workload.attention not in (None, "unfused"):
+        raise SpecError(
+            Problem(
+                f"attention {workload.attention} adds nothing to the scores, and the model's layers do",
+                path="workload.attention",
+                hint="Leave it out, or write unfused: its products run as kernels of their own.",
+            )
+        )
+    return engine if engine.attention.implementation == "unfused" else engine.changed(attention="unfused")

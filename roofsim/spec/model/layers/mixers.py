@@ -11,6 +11,7 @@ from roofsim.schema.base import Field
 from roofsim.spec.model.layers.amounts import Amount
 from roofsim.spec.model.layers.blocks import WeightForm
 from roofsim.spec.model.layers.forms import Form, LayerBlock, Sizes, WrongBlockError, divides, wants, widened
+from roofsim.spec.model.transformer import RouterScores
 
 MlpActivation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
 #: Sizes that latent attention needs.
@@ -19,6 +20,7 @@ _LATENT: Final = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "val
 _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "key_values_as": (None,),
     "fused_query_key_value": (False,),
+    "clipped_query_key_value": (False,),
     "query_key_norm": ("none", "head"),
     "value_norm": (False,),
     "attention_gate": (False,),
@@ -55,7 +57,8 @@ class AttentionBlock(LayerBlock):
     query_key_value_bias: bool | None = Field(default=None, description="As biases, if left out.")
     attention_output_bias: bool | None = Field(default=None, description="As biases, if left out.")
     fused_query_key_value: bool = False
-    query_key_norm: Literal["none", "head", "head_layer", "full", "unit"] = "none"
+    clipped_query_key_value: bool = False
+    query_key_norm: Literal["none", "head", "head_layer", "heads_layer", "full", "unit"] = "none"
     normalization_weight: WeightForm = Field(
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
@@ -217,7 +220,8 @@ class ExpertsBlock(LayerBlock):
     gate: Literal["plain", "clamped"] = "plain"
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid", "softmax_of_top", "wide_softmax_of_top"] = "softmax"
+    router_scores: RouterScores = "softmax"
+    router_scores_in_fp32: bool = True
     router_normalized: bool = True
     router_scaled: bool = False
     router_in_fp32: bool = False
@@ -233,6 +237,8 @@ class ExpertsBlock(LayerBlock):
         chosen = sizes.of(self.experts_per_token, "experts_per_token")
         if chosen > experts:
             raise WrongBlockError(f"{chosen} of {experts} experts", "experts_per_token")
+        if self.router_scores == "sparse_mixer" and chosen != 2:
+            raise WrongBlockError(f"router_scores: sparse_mixer takes 2 experts, not {chosen}", "experts_per_token")
         sizes.of(self.expert_intermediate_size, "expert_intermediate_size")
         sizes.of(self.num_shared_experts, "num_shared_experts", least=0)
         for key in ("shared_expert_intermediate_size", "expert_latent_size"):
