@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 from roofsim import plugins
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
 from roofsim.plugins import Plugin, remembered
-from roofsim.spec import not_modelled
 from roofsim.spec.prices import with_prices
 from roofsim.spec.reading.source import Document, parse_value, read_kept
 
@@ -172,7 +171,7 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         given = key if " " in name else name
         hint = f"It is a {_SAID[other]}: --{other} {given}, or hardware.{other} in a file."
     elif (why := why_not(kind, name)) is not None:
-        hint = not_modelled.sentence(why)
+        hint = f"{why[:1].upper()}{why[1:]}."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 
 
@@ -211,7 +210,9 @@ def _begin_alike(one: str, other: str) -> int:
 def why_not(kind: Kind, name: str) -> str | None:
     """Return why a model or an accelerator that people ask for is not in the catalog; None of any other name."""
     key = normal(name).replace(".", "-") if kind in _CARD_OR_NODE else normal(name)
-    return not_modelled.reason(root() / "hardware" / "not_modelled.yaml", kind, key, _SPELLED[kind])
+    from roofsim.spec.not_modelled import reason  # only where something is wrong
+
+    return reason(root() / "hardware" / "not_modelled.yaml", kind, key, _SPELLED[kind])
 
 
 def _is_another(kind: Kind, key: str) -> Kind | None:
@@ -254,10 +255,26 @@ def _bare(key: str) -> str:
     return _MAKERS.sub("", _IDLE.sub("", key)).replace("-", "")
 
 
+#: Ends of names of checkpoints that were trained further: their layers are those of the first.
+_TRAINED_ON: Final = re.compile(r"-(?:instruct|chat|it|base|pt|sft|hf|dpo)$")
+
+
+def _untrained(key: str) -> str:
+    """Return the name of a checkpoint without its owner and without how it was trained on.
+
+    >>> _untrained("qwen/qwen2-7b-instruct")
+    'qwen2-7b'
+    """
+    bare = key.rpartition("/")[2]
+    while bare != (shorter := _TRAINED_ON.sub("", bare)):
+        bare = shorter
+    return bare
+
+
 #: What tells names of a kind apart, whether they are known or not.
 _SPELLED: Final[dict[str, Callable[[str], str]]] = {
     "gpu": lambda name: _bare(normal(name)),
-    "model": lambda name: not_modelled.untrained(normal(name)),
+    "model": lambda name: _untrained(normal(name)),
     **dict.fromkeys(("system", "engine", "architecture"), normal),
 }
 
@@ -270,7 +287,7 @@ def _shape_of(key: str) -> list[str]:
             return [bare]
         if bare in aliases("model"):
             return [aliases("model")[bare]]
-        shorter = not_modelled.TRAINED_ON.sub("", bare)
+        shorter = _TRAINED_ON.sub("", bare)
         if shorter == bare:
             return []
         bare = shorter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from roofsim.spec.reading.source import read_kept
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 
 #: Kinds whose names may be an accelerator's.
 _CARDS: Final = ("gpu", "system")
-#: Ends of names of checkpoints that were trained further: their layers are those of the first.
-TRAINED_ON: Final = re.compile(r"-(?:instruct|chat|it|base|pt|sft|hf|dpo)$")
 
 
 def reason(file: Path, kind: str, key: str, spelled: Callable[[str], str]) -> str | None:
@@ -36,24 +33,3 @@ def reason(file: Path, kind: str, key: str, spelled: Callable[[str], str]) -> st
         if spelled(str(name)) == spelled(key):
             return str(why)
     return None
-
-
-def sentence(why: str) -> str:
-    """Return a reason as a sentence.
-
-    >>> sentence("no entry yet")
-    'No entry yet.'
-    """
-    return f"{why[:1].upper()}{why[1:]}."
-
-
-def untrained(key: str) -> str:
-    """Return the name of a checkpoint without its owner and without how it was trained on.
-
-    >>> untrained("qwen/qwen2-7b-instruct")
-    'qwen2-7b'
-    """
-    bare = key.rpartition("/")[2]
-    while bare != (shorter := TRAINED_ON.sub("", bare)):
-        bare = shorter
-    return bare
