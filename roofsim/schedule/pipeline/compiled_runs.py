@@ -40,13 +40,13 @@ class CompiledRuns:
     _path: Any
     _levels: Any
 
-    def ends(self, work: Work, durations: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
+    def ends(self, work: WorkArrays, durations: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return when each piece ends; one row more, of zeros, for nothing to wait for.
 
         Parameters
         ----------
         durations
-            Finite seconds by row of `Work.rows`: (rows, columns).
+            Finite seconds by row of `WorkArrays.rows`: (rows, columns).
         delay
             Seconds of a message: (columns,).
         """
@@ -56,7 +56,9 @@ class CompiledRuns:
         self._ends(*(each.ctypes.data for each in arrays), pieces, columns)
         return end
 
-    def paths(self, work: Work, end: NDArray[np.float64], delay: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+    def paths(
+        self, work: WorkArrays, end: NDArray[np.float64], delay: NDArray[np.float64], rows: int
+    ) -> NDArray[np.float64]:
         """Return how often the longest path of each column takes the seconds of each row, and last those of a message.
 
         (columns, rows + 1), of what `ends` returned.
@@ -80,7 +82,7 @@ class CompiledRuns:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkArrays:
     """What pieces of work wait for, as the loops take it: arrays of one number a piece.
 
     Attributes

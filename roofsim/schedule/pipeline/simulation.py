@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.kept import Kept
 from roofsim.points import whole
 from roofsim.records import dataclass
-from roofsim.schedule.pipeline.compiled_runs import Work, compiled_runs
+from roofsim.schedule.pipeline.compiled_runs import WorkArrays, compiled_runs
 from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
@@ -146,8 +146,8 @@ def _ends_of_few(work_plan: PipelinePlan, durations: Array, delay: Array) -> Arr
     return end
 
 
-def _work(work_plan: PipelinePlan, durations: Array) -> Work:
-    return Work(work_plan.needs, work_plan.before, work_plan.crosses, _rows(work_plan, durations))
+def _work(work_plan: PipelinePlan, durations: Array) -> WorkArrays:
+    return WorkArrays(work_plan.needs, work_plan.before, work_plan.crosses, _rows(work_plan, durations))
 
 
 def _rows(work_plan: PipelinePlan, durations: Array) -> NDArray[np.intp]:
