@@ -49,7 +49,7 @@ def test_makespans_are_the_same(run_by, name, virtual, micro_batches, columns, l
         run_by(loops=loops)
         schedule = schedule_named(name, virtual)
         made.append(simulation.simulated_makespan(schedule, stages(columns), micro_batches, virtual, latency))
-    assert np.array_equal(*made)
+    assert np.array_equal(made[0], made[1])
 
 
 @pytest.mark.parametrize(("name", "virtual", "micro_batches"), CASES)
@@ -80,6 +80,6 @@ def test_an_order_that_never_runs_is_said(run_by, loops):
 def test_seconds_that_are_none_come_out_as_none(run_by, loops):
     run_by(loops=loops)
     times = [StageTimes(forward=points([1.0, np.nan]), backward=points([2.0, 2.0])) for _ in range(3)]
-    total = simulation.simulated_makespan(schedule_named("interleaved", 2), times, 6, 2)
+    total = np.asarray(simulation.simulated_makespan(schedule_named("interleaved", 2), times, 6, 2))
     assert total[0] > 0.0
     assert np.isnan(total[1])

@@ -232,8 +232,8 @@ class DecoderModel(TransformerModel):
     expert_bias: bool = False
     router_scores: RouterScores = Field(
         default="softmax",
-        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); wide: in fp32 (Granite). sparse_mixer: two "
-        "experts one after the other, each by a softmax over the scores near the largest that is left (Phi-3.5-MoE).",
+        description="softmax_of_top: over the logits of the chosen experts only (gpt-oss); wide: in fp32 (Granite). sparse_mixer: "
+        "two experts one after the other, each by a softmax over the scores near the largest that is left (Phi-3.5-MoE).",
     )
     router_scores_in_fp32: bool = Field(default=True, description="Else the scores keep the compute type (DBRX).")
     expert_input_jitter: Literal["none", "once", "twice"] = Field(
