@@ -101,8 +101,8 @@ def test_the_python_of_an_answer_gives_it_again(question, tmp_path, monkeypatch)
     given = space["answer"]
     data = given.rows if verb == "memory" and hasattr(given, "view") else given.to_dict()
     stated = answer["data"][0] if verb == "memory" and not hasattr(given, "view") else answer["data"]
-    if verb == "run":  # what a whole job takes is asked by the command alone
-        stated = {key: value for key, value in stated.items() if key != "job"}
+    if "job" in space:
+        data |= {"job": space["job"].to_dict()}
     if verb == "advise":  # names its jobs by how they were given
         data, stated = (
             {key: value for key, value in each.items() if key in ("verdict", "limits")} for each in (data, stated)
@@ -201,7 +201,7 @@ def test_the_whole_job_stands_beside_the_step_and_its_price_is_ones_own():
     options = {"tokens": "15T"}
     usual = ask("run", {"scenario": scenario, "options": options})
     assert "The whole job" in usual["html"]
-    assert "tokens" not in usual["python"]  # Python asks for the step
+    assert "Work(amount=15000000000000.0, counted='tokens')" in usual["python"]
     hardware["override"] = {"gpu.price.hourly": "2 USD/h"}
     own = ask("run", {"scenario": scenario, "options": options})["data"]["job"]
     hardware["override"] = {"gpu.price.hourly": "4 USD/h"}

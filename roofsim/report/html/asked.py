@@ -9,6 +9,7 @@ from roofsim.records import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from roofsim.decide.long_job import Work
     from roofsim.evaluate import Evaluation
 
 
@@ -54,6 +55,9 @@ class AskedReport:
         """The call that gives the same answer."""
         if self.scenario is None and not self.arguments:
             return None
+        job = next((one.work for one in self.also if hasattr(one, "work")), None)
+        if job is not None and self.verb == "run" and self.scenario is not None:
+            return _of_job(self.scenario, job)
         given = [] if self.scenario is None else [_literal(self.scenario)]
         given += [
             f"{name}={_literal(value)}" for name, value in self.arguments.items() if value not in (None, (), [], {}, "")
@@ -63,6 +67,17 @@ class AskedReport:
             inner = "".join(f"    {one},\n" for one in (each.replace("\n", "\n    ") for each in given))
             call = f"answer = roofsim.{self.verb}(\n{inner})"
         return f"import roofsim\n\n{call}\nprint(answer)"
+
+
+def _of_job(scenario: Mapping[str, Any], work: Work) -> str:
+    """Return the calls that give a result, and what a whole job of it takes."""
+    stated = {name: value for name, value in vars(work).items() if value is not None and value != {}}
+    said = ", ".join(f"{name}={_literal(value)}" for name, value in stated.items())
+    return (
+        "import roofsim\nfrom roofsim.decide.long_job import Work, cost_of_job\n\n"
+        f"scenario = {_literal(dict(scenario))}\nanswer = roofsim.run(scenario)\n"
+        f"job = cost_of_job(roofsim.evaluate(roofsim.resolve(scenario)), answer, Work({said}))\nprint(answer)\nprint(job)"
+    )
 
 
 def yaml_of(scenario: Mapping[str, Any]) -> str:
