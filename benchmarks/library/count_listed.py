@@ -8,7 +8,7 @@ own environment); `counting` itself needs transformers:
 
 Cases stand in the modules ``cases_*.py`` beside it. Models are built over fake tensors: shapes, types and storages,
 no values; on CUDA, or where PyTorch is a build for the CPU there (which runs LSTMs by a kernel that its counter does
-not know, and keeps statistics of batch norms in their own type: rows of such models come from a build for CUDA).
+not know: rows of such models come from a build for CUDA; its norms are stood in for).
 `parameters` are those of the whole model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of
 linear layers, experts and convolutions, `attention` of attention kernels (whole score matrices). `part` says what of
 a model is counted: ``tower`` is the image part of a vision-language model; of ``all``, attention runs as products and

@@ -164,11 +164,11 @@ class DecoderModel(TransformerModel):
     )
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "joined", "slices", "complex"] = Field(
+    rotary_form: Literal["rotate_half", "joined", "slices", "complex", "tokens"] = Field(
         default="rotate_half",
         description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), the same "
         "and put together with what is not turned, even if nothing is left (GPT-NeoX), two halves (DeepSeek-V3, gpt-oss), "
-        "complex numbers (DeepSeek-V2).",
+        "complex numbers (DeepSeek-V2), or what enters the projections of queries and keys, head by head (Wav2Vec2-Conformer).",
     )
     scores_in_fp32: bool = Field(default=False, description="Unfused attention multiplies fp32 copies (GPT-J).")
     softmax_in_fp32: bool | None = Field(
@@ -284,6 +284,20 @@ class DecoderModel(TransformerModel):
         if self.attention == "mla" and self.position_embedding != "rotary":
             raise ValueError(
                 f"attention: mla rotates a part of each head: position_embedding rotary, not {self.position_embedding}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_turning(self) -> Self:
+        if self.rotary_form != "tokens":
+            return self
+        if self.attention == "mla" or self.fused_query_key_value or self.attention_gate or self.rotary_fraction < 1.0:
+            raise ValueError(
+                "rotary_form: tokens goes with attention: mha and without fused_query_key_value, attention_gate, rotary_fraction"
+            )
+        if self.head_size is not None and self.hidden_size % self.head_size:
+            raise ValueError(
+                f"rotary_form: tokens needs a hidden_size that is a multiple of head_size {self.head_size}"
             )
         return self
 

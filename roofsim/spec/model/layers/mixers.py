@@ -25,6 +25,15 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "value_norm": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
+    "rotary_form": ("rotate_half", "slices", "complex"),
+}
+#: Fields of a layer that turns tokens in front of its projections: what they may be.
+_TURNED: Final[dict[str, tuple[Any, ...]]] = {
+    "position_embedding": ("rotary",),
+    "attention": ("mha",),
+    "rotary_fraction": (1.0,),
+    "fused_query_key_value": (False,),
+    "attention_gate": (False,),
 }
 
 
@@ -50,7 +59,10 @@ class AttentionBlock(LayerBlock):
     causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
     position_embedding: Literal["rotary", "alibi", "none"] = "none"
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "slices", "complex"] = "rotate_half"
+    rotary_form: Literal["rotate_half", "slices", "complex", "tokens"] = Field(
+        default="rotate_half",
+        description="tokens: they are turned head by head in front of the projections of queries and keys (Wav2Vec2-Conformer).",
+    )
     sliding_window: Amount | None = None
     attention_chunks: bool = Field(default=False, description="sliding_window is the size of chunks (Llama 4).")
     biases: bool = Field(default=False, description="On all projections.")
@@ -98,7 +110,16 @@ class AttentionBlock(LayerBlock):
         if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
             raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
         self._check_sharing()
+        if self.rotary_form == "tokens":
+            size = taken.width // heads if self.head_size is None else sizes.of(self.head_size, "head_size")
+            self._check_turning(taken.width, size)
         return taken
+
+    def _check_turning(self, width: int, head_size: int) -> None:
+        divides(width, head_size, "with rotary_form tokens, the width", "head_size")
+        odd = next((key for key, fit in _TURNED.items() if getattr(self, key) not in fit), None)
+        if odd is not None:
+            raise WrongBlockError(f"a layer with rotary_form: tokens has {odd} {_TURNED[odd][0]}", odd)
 
     def _check_sharing(self) -> None:
         for key in ("key_values", "key_values_as"):
