@@ -52,7 +52,7 @@ def read(text):
             "num_key_value_heads",
             "rotary_form: tokens, num_key_value_heads",
             7,
-            "rotary_form: tokens has position_embedding rotary",
+            "tokens are turned by whole heads of rotary positions",
         ),
         ("{mlp: inner}", "{linear: inner}", 8, "cannot add tokens [batch, length, width] of width 256"),
         ("{mlp: inner}", "{conv: 64}", 8, "`transpose` turns tokens into maps"),

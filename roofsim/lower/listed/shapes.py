@@ -50,7 +50,6 @@ def shuffle(context: Context, block: shapes.ShuffleBlock, x: Tensor, _: Kept) ->
 
 def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, kept: Kept) -> Tensor:
     """Turn maps into tokens, or tokens into maps: by a copy, unless they are one number wide."""
-    layers = context.layers
     if context.is_map(x):
         return _turned(context, x, (x.shape[0], product(*x.shape[2:]), x.shape[1]))
     extents: tuple[Real, ...] = (x.shape[1],)

@@ -288,20 +288,6 @@ class DecoderModel(TransformerModel):
         return self
 
     @model_validator(mode="after")
-    def _check_turning(self) -> Self:
-        if self.rotary_form != "tokens":
-            return self
-        if self.attention == "mla" or self.fused_query_key_value or self.attention_gate or self.rotary_fraction < 1.0:
-            raise ValueError(
-                "rotary_form: tokens goes with attention: mha and without fused_query_key_value, attention_gate, rotary_fraction"
-            )
-        if self.head_size is not None and self.hidden_size % self.head_size:
-            raise ValueError(
-                f"rotary_form: tokens needs a hidden_size that is a multiple of head_size {self.head_size}"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _check_index(self) -> Self:
         given = (bool(self.index_heads), self.index_head_size is not None, self.index_tokens is not None)
         if any(given) and not all(given):
@@ -320,6 +306,11 @@ class DecoderModel(TransformerModel):
             raise ValueError("pre_norms: false goes with post_norms: true")
         if self.attention_chunks and self.sliding_window is None:
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
+        more = (
+            self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size is not None
+        )
+        if self.rotary_form == "tokens" and (more or self.rotary_fraction < 1.0):
+            raise ValueError("rotary_form: tokens goes with whole heads and projections of three, without head_size")
         return self
 
     @property

@@ -27,14 +27,6 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "attention_chunks": (False,),
     "rotary_form": ("rotate_half", "slices", "complex"),
 }
-#: Fields of a layer that turns tokens in front of its projections: what they may be.
-_TURNED: Final[dict[str, tuple[Any, ...]]] = {
-    "position_embedding": ("rotary",),
-    "attention": ("mha",),
-    "rotary_fraction": (1.0,),
-    "fused_query_key_value": (False,),
-    "attention_gate": (False,),
-}
 
 
 def pair_of(name: str) -> tuple[str, str]:
@@ -59,10 +51,7 @@ class AttentionBlock(LayerBlock):
     causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
     position_embedding: Literal["rotary", "alibi", "none"] = "none"
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "slices", "complex", "tokens"] = Field(
-        default="rotate_half",
-        description="tokens: they are turned head by head in front of the projections of queries and keys (Wav2Vec2-Conformer).",
-    )
+    rotary_form: Literal["rotate_half", "slices", "complex", "tokens"] = "rotate_half"
     sliding_window: Amount | None = None
     attention_chunks: bool = Field(default=False, description="sliding_window is the size of chunks (Llama 4).")
     biases: bool = Field(default=False, description="On all projections.")
@@ -110,16 +99,11 @@ class AttentionBlock(LayerBlock):
         if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
             raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
         self._check_sharing()
-        if self.rotary_form == "tokens":
-            size = taken.width // heads if self.head_size is None else sizes.of(self.head_size, "head_size")
-            self._check_turning(taken.width, size)
+        more = self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size
+        whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)
+        if self.rotary_form == "tokens" and (more or not whole):
+            raise WrongBlockError("tokens are turned by whole heads of rotary positions, in front of three projections")
         return taken
-
-    def _check_turning(self, width: int, head_size: int) -> None:
-        divides(width, head_size, "with rotary_form tokens, the width", "head_size")
-        odd = next((key for key, fit in _TURNED.items() if getattr(self, key) not in fit), None)
-        if odd is not None:
-            raise WrongBlockError(f"a layer with rotary_form: tokens has {odd} {_TURNED[odd][0]}", odd)
 
     def _check_sharing(self) -> None:
         for key in ("key_values", "key_values_as"):
@@ -150,9 +134,8 @@ class AttentionBlock(LayerBlock):
 
     def _pair(self, taken: Form, sizes: Sizes) -> Form:
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
-        shared = (
-            heads if self.num_key_value_heads is None else sizes.of(self.num_key_value_heads, "num_key_value_heads")
-        )
+        count = self.num_key_value_heads
+        shared = heads if count is None else sizes.of(count, "num_key_value_heads")
         size = taken.width // heads if self.head_size is None else sizes.of(self.head_size, "head_size")
         return widened(taken, shared * size)
 
