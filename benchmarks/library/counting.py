@@ -66,10 +66,17 @@ def batch_norm(given, _mean, _variance, weight=None, _bias=None, training=False,
     return BatchNorm.apply(given, weight) if training else torch.empty_like(given)
 
 
+def dropout(given, p=0.5, training=True, inplace=False):
+    """Drop by the kernel of a GPU, whose mask has a byte for each element."""
+    del inplace
+    return torch.native_dropout(given, p, True)[0] if training and p else given
+
+
 torch.nn.functional.scaled_dot_product_attention = flash
 if DEVICE == "cpu":
     torch.nn.functional.layer_norm = layer_norm
     torch.nn.functional.batch_norm = batch_norm
+    torch.nn.functional.dropout = dropout
 # Keys and values as they are, for all heads that share them, as on a GPU.
 sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
 torch.cuda.get_device_capability = lambda *_args: (9, 0)

@@ -39,7 +39,13 @@ NEARLY = {
     **dict.fromkeys(("llama4-scout-17b-16e-vision", "llama4-maverick-17b-128e-vision"), 6e-5),
 }
 #: Libraries (and a part of their models) whose rows differ in no byte, where `NEARLY` says nothing.
-EXACT = (("torchvision", ""), ("timm", ""), ("transformers", "tower"), ("transformers", "hybrid"))
+EXACT = (
+    ("torchvision", ""),
+    ("timm", ""),
+    ("torch_geometric", ""),
+    ("transformers", "tower"),
+    ("transformers", "hybrid"),
+)
 _EXACT_MODELS = ("yolov8", "yolov9", "wav2vec2-conformer")
 
 
