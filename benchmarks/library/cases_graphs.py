@@ -7,6 +7,7 @@ layer caches them. A batch of graphs is one graph of all their nodes.
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -38,14 +39,14 @@ class _Network(torch.nn.Module):
 def _gcn(widths: tuple[int, ...], *, norms: bool = False, first: bool = False) -> Any:
     from torch_geometric.nn import GCNConv
 
-    layers = [GCNConv(*pair, normalize=False) for pair in zip(widths, widths[1:], strict=False)]
+    layers = [GCNConv(*pair, normalize=False) for pair in pairwise(widths)]
     return _Network(layers, functional.relu, 0.5, norms=norms, first=first)
 
 
 def _graphsage(widths: tuple[int, ...], *, norms: bool = False) -> Any:
     from torch_geometric.nn import SAGEConv
 
-    layers = [SAGEConv(*pair) for pair in zip(widths, widths[1:], strict=False)]
+    layers = [SAGEConv(*pair) for pair in pairwise(widths)]
     return _Network(layers, functional.relu, 0.5, norms=norms, first=False)
 
 
