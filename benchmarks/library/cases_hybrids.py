@@ -12,7 +12,8 @@ from typing import Any
 import kernels
 import torch
 import transformers
-from counting import Case, classes, first, ids
+from counting import Case, classes, entering, first, ids
+from transformers.loss.loss_utils import ForCausalLMLoss
 
 TOKENS = 512
 
@@ -61,6 +62,17 @@ def _granite_small() -> Any:
     )  # fmt: skip
 
 
+def _mamba(hidden: int, layers: int) -> Any:
+    """Mamba, whose classes widen its residuals."""
+    return _build("Mamba", hidden_size=hidden, num_hidden_layers=layers, vocab_size=50280)
+
+
+def _trained(out: Any) -> torch.Tensor:
+    """Return the loss of the class itself, over logits in fp32."""
+    logits = first(out)
+    return ForCausalLMLoss(logits, entering(torch.zeros(*logits.shape[:-1], dtype=torch.int64)), logits.shape[-1])
+
+
 def _tokens(model: Any) -> Any:
     return model(input_ids=ids(TOKENS), use_cache=False)
 
@@ -73,7 +85,10 @@ CASES: dict[str, Case] = {
     "lfm2-1.2b": ("transformers", "hybrid", _lfm2, _tokens),
     "nemotron-h-8b": ("transformers", "hybrid", partial(_nemotron_h, PATTERN), _tokens),
     "granite-4.0-h-small": ("transformers", "hybrid", _granite_small, _tokens),
+    "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
+    "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),
 }
 #: Nemotron-H's class widens its logits; here each loss takes them in the type of the rest.
 LOSSES = dict.fromkeys(CASES, lambda out: classes([first(out).to(torch.bfloat16)]))
+LOSSES |= {"mamba-130m": _trained, "mamba-2.8b": _trained}
 SIZES = dict.fromkeys(CASES, TOKENS)

@@ -1,14 +1,14 @@
 """Count parameters and FLOPs of models that the catalog lists layer by layer, by the libraries themselves, without a GPU.
 
-Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers, ultralytics or monai (not in roofsim's
-own environment); `counting` itself needs transformers:
+Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers, ultralytics, monai or
+torch_geometric (not in roofsim's own environment); `counting` itself needs transformers:
 
     python benchmarks/library/count_listed.py > tests/lower/listed_reference.csv
     python benchmarks/library/count_listed.py gemma3-4b-vision      # one row
 
 Cases stand in the modules ``cases_*.py`` beside it. Models are built over fake tensors: shapes, types and storages,
 no values; on CUDA, or where PyTorch is a build for the CPU there (which runs LSTMs by a kernel that its counter does
-not know, and keeps statistics of batch norms in their own type: rows of such models come from a build for CUDA).
+not know: rows of such models come from a build for CUDA; its norms are stood in for).
 `parameters` are those of the whole model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of
 linear layers, experts and convolutions, `attention` of attention kernels (whole score matrices). `part` says what of
 a model is counted: ``tower`` is the image part of a vision-language model; of ``all``, attention runs as products and
@@ -18,7 +18,8 @@ itself needs fewer copies): distinct storages that lead back from the end of the
 apart; `loss` says whether that of training is among them (it is not where targets are found on the host; of a tower
 the ``sum`` of its result is the end). `size` are the tokens of a sample where it is not the model's usual size.
 
-Last run: towers, hybrids and volumes torch 2.13.0 for the CPU, transformers 5.23.0, monai 1.6.1; others torch 2.14.1 (Gemma 3n:
+Last run: towers, hybrids, volumes, graphs and Wav2Vec2-Conformer torch 2.13.0 for the CPU, transformers 5.23.0, monai 1.6.1,
+torch_geometric 2.8.1; others torch 2.14.1 (Gemma 3n:
 2.13.0), torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
 """
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 import csv
 import sys
 
+import cases_graphs
 import cases_hybrids
 import cases_images
 import cases_tokens
@@ -36,7 +38,7 @@ import cases_volumes
 from counting import count, none, saved, tower
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
-MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes)
+MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes, cases_graphs)
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 LOSSES = {name: loss for module in MODULES for name, loss in getattr(module, "LOSSES", {}).items()}
 SIZES = {name: size for module in MODULES for name, size in getattr(module, "SIZES", {}).items()}

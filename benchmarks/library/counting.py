@@ -50,9 +50,33 @@ def layer_norm(given, normalized_shape, weight=None, bias=None, _eps=1e-5):
     return LayerNorm.apply(given, weight, bias, prod(normalized_shape))
 
 
+class BatchNorm(torch.autograd.Function):
+    """The kernel of a GPU, whose means and deviations of channels are fp32, too."""
+
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor, weight: Any) -> torch.Tensor:
+        """Return the normalised maps; keep what went in, with a mean and a deviation of each channel."""
+        mean, deviation = (torch.empty(given.shape[1], dtype=torch.float32) for _ in range(2))
+        ctx.save_for_backward(given, weight, mean, deviation)
+        return torch.empty_like(given)
+
+
+def batch_norm(given, _mean, _variance, weight=None, _bias=None, training=False, *_others):
+    """Normalise channels by their own statistics, or by those of a buffer."""
+    return BatchNorm.apply(given, weight) if training else torch.empty_like(given)
+
+
+def dropout(given, p=0.5, training=True, inplace=False):
+    """Drop by the kernel of a GPU, whose mask has a byte for each element."""
+    del inplace
+    return torch.native_dropout(given, p, True)[0] if training and p else given
+
+
 torch.nn.functional.scaled_dot_product_attention = flash
 if DEVICE == "cpu":
     torch.nn.functional.layer_norm = layer_norm
+    torch.nn.functional.batch_norm = batch_norm
+    torch.nn.functional.dropout = dropout
 # Keys and values as they are, for all heads that share them, as on a GPU.
 sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
 torch.cuda.get_device_capability = lambda *_args: (9, 0)

@@ -52,6 +52,31 @@ class SelectiveScan(torch.autograd.Function):
         return torch.empty_like(gate)
 
 
+class MambaInner(torch.autograd.Function):
+    """``MambaInnerFn`` at its usual ``checkpoint_lvl`` of 1: a whole mixer of Mamba behind its first projection.
+
+    Its backward pass convolves again, makes the steps of tokens again, and lets the scan gate its result again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, both: torch.Tensor, *weights: torch.Tensor | None) -> torch.Tensor:
+        """Return what the last projection makes; keep all that backward does not make again."""
+        convolving, bias, inwards, pacing, last, last_bias, decay, skip, pace_bias = weights
+        both = _dense(both)
+        batch, channels, length = both.shape
+        channels, states = channels // 2, decay.shape[-1]
+        seen = torch.empty(batch, channels, length + convolving.shape[-1] - 1, dtype=both.dtype)
+        functional.conv1d(seen, convolving, bias, groups=channels)
+        projected = functional.linear(torch.empty(batch * length, channels, dtype=both.dtype), inwards)
+        functional.linear(projected[:, : pacing.shape[1]], pacing)
+        matrices = [torch.empty(batch, 1, states, length, dtype=both.dtype) for _ in range(2)]
+        chunks = torch.empty(batch, channels, -(-length // 2048), 2 * states, dtype=decay.dtype)
+        scanned = torch.empty(batch, channels, length, dtype=both.dtype)
+        kept = (both, convolving, bias, projected, inwards, pacing, last, decay, *matrices, skip, pace_bias)
+        ctx.save_for_backward(*kept, chunks, scanned)
+        return functional.linear(torch.empty(batch, length, channels, dtype=both.dtype), last, last_bias)
+
+
 class SplitConvolutionScan(torch.autograd.Function):
     """``MambaSplitConv1dScanCombinedFn``: convolution, scan in chunks, gate, norm and the last projection at once."""
 
@@ -80,6 +105,16 @@ def selective_scan_fn(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_
     return SelectiveScan.apply(u, delta, A, B, C, D, z, delta_bias)
 
 
+def mamba_inner_fn(
+    xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias, A, B=None,  # noqa: N803
+    C=None, D=None, delta_bias=None, delta_softplus=True,  # noqa: N803
+):  # fmt: skip
+    """Run a mixer of Mamba behind its first projection, while training."""
+    del B, C, delta_softplus
+    weights = (conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias)
+    return MambaInner.apply(xz, *weights, A, D, delta_bias)
+
+
 def mamba_chunk_scan_combined(x, dt, A, B, C, chunk_size, D=None, dt_bias=None, dt_softplus=False):  # noqa: N803
     """Scan the heads of Mamba-2 where nothing is trained."""
     del dt, A, B, C, chunk_size, D, dt_bias, dt_softplus
@@ -100,7 +135,7 @@ def install() -> None:
     """Let both packages be found."""
     packages = {
         "causal_conv1d": (causal_conv1d_fn,),
-        "mamba_ssm": (selective_scan_fn, mamba_chunk_scan_combined, mamba_split_conv1d_scan_combined),
+        "mamba_ssm": (selective_scan_fn, mamba_inner_fn, mamba_chunk_scan_combined, mamba_split_conv1d_scan_combined),
     }
     for name, functions in packages.items():
         package = ModuleType(name)

@@ -34,6 +34,8 @@ class Purpose(StrEnum):
     MIXER = "mixer"
     FUSED_SCAN = "fused_scan"
     """What a mixer's function computes at once: while training, it keeps little and runs the rest again."""
+    MADE_AGAIN = "made_again"
+    """What a mixer's function keeps nothing of: its backward pass makes it again."""
     ROTATE_QUERY = "rotate_query"
     ROTATE_KEY = "rotate_key"
     # Linear layers.

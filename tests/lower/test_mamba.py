@@ -2,7 +2,7 @@
 
 import pytest
 
-from roofsim.graph.base import Kind, Phase
+from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import BF16, FP32
@@ -51,7 +51,7 @@ def test_the_scan_works_in_the_type_of_its_input(precision, dtype):
     # Every 2,048 steps the state is kept, with the sum of what led to it.
     assert states.shape == (1.0, 1536.0, 2.0, 32.0)
     (gradient,) = scans(graph, Phase.BACKWARD)
-    assert len(gradient.outputs) == len(scan.inputs)
+    assert len(gradient.outputs) == len(scan.inputs) + 1  # and the gated result once more
 
 
 def test_arrays_give_what_their_elements_give():
@@ -81,6 +81,35 @@ def test_a_prompt_leaves_its_states_behind():
     assert sorted(op.outputs[0].numel for op in kept) == [2.0 * 1536 * 3, 2.0 * 1536 * 16]
 
 
+def test_a_mixer_keeps_little_and_makes_again_what_its_gradient_needs():
+    """``MambaInnerFn``: the convolution's result and the steps of tokens come again, the gated result from the scan's gradient."""
+    graph = run(catalog_model("mamba-130m"), batch=2.0, size=512.0)
+    liveness = Liveness(graph)
+    inside = [op for op in graph if op.within(Purpose.MIXER) and op.phase is Phase.FORWARD]
+    kept = {
+        storage.root.shape
+        for storage in liveness.storages.values()
+        if liveness.copies_saved(storage) and graph.ops[storage.born] in inside
+    }
+    wide, by_channel, states = (2.0, 3072.0, 512.0), (2.0, 1536.0, 512.0), (2.0, 1536.0, 1.0, 32.0)
+    of_tokens = {wide, by_channel, states, (2.0, 512.0, 80.0), (2.0, 16.0, 512.0)}
+    assert kept == of_tokens | {(1536.0, 16.0), (1536.0,)}
+    again = [op for op in graph if op.phase is Phase.RECOMPUTE]
+    assert sorted(op.group for op in again if op.group in HEAVY_KINDS) == sorted((Kind.CONVOLUTION, Kind.MATMUL))
+    (gradient,) = scans(graph, Phase.BACKWARD)
+    (weights,) = (op for op in graph if op.name.endswith("project_out.matmul.weight_gradient"))
+    order = list(graph)
+    assert order.index(weights) > order.index(gradient)
+    assert gradient.outputs[-1].shape == by_channel
+
+
+def test_a_mixer_whose_norms_have_weights_runs_kernel_by_kernel():
+    """Jamba's code calls ``selective_scan_fn``, which keeps all that went in."""
+    graph = run(catalog_model("jamba-v0.1"), size=512.0)
+    assert not [op for op in graph if op.phase is Phase.RECOMPUTE]
+    assert not [op for op in scans(graph, Phase.FORWARD) if op.gates_again]
+
+
 def test_a_mixer_of_mamba_2_keeps_little_and_runs_the_rest_again():
     """``MambaSplitConv1dScanCombinedFn``: what went in, the scan's result and deviations of the norm; the rest comes again."""
     graph = run(catalog_model("mamba2-130m"), batch=2.0, size=512.0)
@@ -100,9 +129,10 @@ def test_a_mixer_of_mamba_2_keeps_little_and_runs_the_rest_again():
     assert len([op for op in again if op.group is Kind.ATTENTION]) == len(forward) - 2 == 2
 
 
+@pytest.mark.parametrize("name", ["mamba2-130m", "mamba-130m"])
 @pytest.mark.parametrize("precision", ["bf16", "amp", "fp32"])
-def test_what_a_scan_runs_again_comes_once_more_in_a_checkpoint(precision):
-    graph = run(catalog_model("mamba2-130m"), size=512.0, precision=precision)
+def test_what_a_scan_runs_again_comes_once_more_in_a_checkpoint(name, precision):
+    graph = run(catalog_model(name), size=512.0, precision=precision)
     twice = Recompute()(graph).verify()
 
     def convolutions(of):

@@ -48,6 +48,12 @@ def read(text):
         ("hidden: 64", "hidden: 0", 4, "expected a number from 1 to 1,000,000,000,000; hidden is 0"),
         ("hidden: 64", "hidden: inner", 2, "sizes are made of each other: hidden -> inner -> hidden"),
         ("heads: 4,", "heads: 5,", 7, "num_attention_heads 5 is not a multiple of 2"),
+        (
+            "num_key_value_heads",
+            "rotary_form: tokens, num_key_value_heads",
+            7,
+            "tokens are turned by whole heads of rotary positions",
+        ),
         ("{mlp: inner}", "{linear: inner}", 8, "cannot add tokens [batch, length, width] of width 256"),
         ("{mlp: inner}", "{conv: 64}", 8, "`transpose` turns tokens into maps"),
         ("- rms_norm\n  - logits", "- {rms_norm: {}, from: skip}\n  - logits", 9, "keeps its result as 'skip'"),

@@ -307,6 +307,7 @@ class Scan(AbstractOp):
     """A selective state-space scan (Mamba): ``channels`` sequences of ``length`` steps with ``state_size`` states each.
 
     Per step and state: decay, input, output, nine FLOPs as in the fused kernel (arXiv 2312.00752, appendix D).
+    `gates_again`: backward writes the gated result once more, which is not kept.
     """
 
     kind: ClassVar[Kind] = Kind.SCAN
@@ -316,6 +317,7 @@ class Scan(AbstractOp):
     length: Real
     state_size: Real
     backward: bool = False
+    gates_again: bool = False
 
     def flops(self) -> Real:
         return 9.0 * self.batch * self.channels * self.length * self.state_size * (3.0 if self.backward else 1.0)

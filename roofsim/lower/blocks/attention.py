@@ -288,12 +288,15 @@ def rotate(layers: Layers, x: Tensor, tables: Tables, leaf: str, form: str = "ro
             return out
         if form == "complex":
             return layers.cast(layers.mul(layers.cast(x, FP32), tables[0]), x)
-        return _rotate_slices(layers, x, tables) if form == "slices" else _rotate_half(layers, x, tables)
+        if form == "slices":
+            return _rotate_slices(layers, x, tables)
+        if form != "tokens":  # Queries and keys lie head by head then, and what turns them wants their gradients so.
+            x = layers.view(x, "transpose", *x.shape, copies_gradient=True)
+        return _rotate_half(layers, x, tables)
 
 
 def _rotate_half(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
     cosine, sine = tables
-    x = layers.view(x, "transpose", *x.shape, copies_gradient=True)
     straight = layers.mul(x, cosine)
     first, second = layers.split(x, x.shape[-1] / 2.0, x.shape[-1] / 2.0, function="slices")
     turned = layers.concat((layers.pointwise("neg", second), first), -1)

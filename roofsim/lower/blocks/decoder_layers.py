@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, Tensor
-from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
+from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate, rotate_part
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
 from roofsim.lower.blocks.heads import Heads
@@ -248,7 +248,8 @@ class DecoderLayers:
         And the gate of what attention returns, if the query projection makes one.
         """
         model, layers = self.model, self.layers
-        *flat, gate = self._flat_projections(x, heads)
+        in_front = tables is not None and model.rotary_form == "tokens"
+        *flat, gate = self._flat_projections(x, heads, tables if in_front else None)
         counts = (heads.heads, heads.kv_heads, heads.kv_heads)
         q, k, v = (
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
@@ -257,7 +258,7 @@ class DecoderLayers:
         k, v = (self._part(part, heads) for part in (k, v))
         if model.query_key_norm in ("head", "head_layer", "heads_layer"):
             q, k = self._normed(q, k)
-        if tables is not None:
+        if tables is not None and not in_front:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
             q = rotate_part(layers, q, tables, share, Purpose.ROTATE_QUERY, form, joins=joins)
             k = rotate_part(layers, k, tables, share, Purpose.ROTATE_KEY, form, joins=joins)
@@ -300,8 +301,20 @@ class DecoderLayers:
         """Tell whether keys and values are written out for all query heads before anything reads them."""
         return self.model.key_value_parts == "expanded" and heads.grouped and self._copies_parts()
 
-    def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return queries, keys and values ``[batch, length, heads x size]``, and the gate if there is one."""
+    def _turned(self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...]) -> Tensor:
+        """Return tokens rotated as if their width were heads."""
+        count = x.shape[-1] / heads.head_size
+        by_head = self.layers.view(x, "reshape", *x.shape[:2], count, heads.head_size)
+        turned = rotate(self.layers, by_head, tables, "rotate_tokens", self.model.rotary_form)
+        return self.layers.view(turned, "reshape", *x.shape)
+
+    def _flat_projections(
+        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return queries, keys and values ``[batch, length, heads x size]``, and the gate if there is one.
+
+        Queries and keys are those of tokens that `tables` turn.
+        """
         model, layers = self.model, self.layers
         bias, holders, gate = bool(model.query_key_value_bias), self.holders, None
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
@@ -314,9 +327,10 @@ class DecoderLayers:
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
             gated = model.attention_gate
-            q = layers.linear(x, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
+            turned = x if tables is None else self._turned(x, heads, tables)
+            q = layers.linear(turned, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
-            k = layers.linear(x, narrow, Purpose.KEY, bias=bias, repeated=holders)
+            k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
             q, k, v = (self._clipped(part) for part in (q, k, v))
         if model.query_key_norm == "full":

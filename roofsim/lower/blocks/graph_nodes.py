@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Gather, HostTransfer
+from roofsim.graph.ops import Elementwise, Gather, HostTransfer
 from roofsim.graph.tensor import INT64, Tensor
 from roofsim.numeric import minimum
 from roofsim.records import dataclass
@@ -77,9 +77,20 @@ def per_edge(layers: Layers, x: Tensor, nodes: Tensor, leaf: str) -> Tensor:
 
 def per_node(layers: Layers, x: Tensor, edges: Edges, nodes: Real, function: str) -> Tensor:
     """Sum the rows ``[edges, ...]`` of the edges that go to each node (or average them, or take the largest)."""
-    out = layers.b.tensor("aggregated", nodes, *x.shape[1:], dtype=x.dtype)
+    out = _scattered(layers, x, edges, nodes, "aggregated")
+    if function != "mean":
+        return out
+    ones = layers.b.tensor("ones", edges.count, dtype=x.dtype)
+    layers.b.emit(Elementwise, "ones", inputs=(), outputs=(ones,), holds=(x,), function="fill")
+    # How many rows each node got, and one where it got none.
+    counts = layers.pointwise("clamp", _scattered(layers, ones, edges, nodes, "counts"))
+    return layers.pointwise("div", out, layers.view(counts, "reshape", nodes, *(1.0 for _ in x.shape[1:])))
+
+
+def _scattered(layers: Layers, x: Tensor, edges: Edges, nodes: Real, leaf: str) -> Tensor:
+    out = layers.b.tensor(leaf, nodes, *x.shape[1:], dtype=x.dtype)
     layers.b.emit(Gather, "scatter", inputs=(x, edges.target), outputs=(out,), function="index_add", rows=edges.count)
-    return layers.pointwise("div_scalar", out) if function == "mean" else out
+    return out
 
 
 def aggregate(layers: Layers, edges: Edges, x: Tensor, function: str, *, weighted: bool) -> Tensor:

@@ -6,6 +6,8 @@ Passes over many tokens: ``causal_conv1d_fn`` and ``selective_scan_fn``. A step 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
@@ -17,6 +19,9 @@ from roofsim.numeric import Real, ceil, minimum
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from roofsim.lower.blocks.convolutional import VisionLayers
     from roofsim.lower.call import Call
 
@@ -39,6 +44,13 @@ class MambaSizes:
     conv_bias: bool = True
     norms: str = "none"
 
+    def at_once(self, layers: VisionLayers) -> bool:
+        """Tell whether one function runs all that stands between the first projection and the last (``mamba_inner_fn``).
+
+        It does while training, and keeps little of it; Jamba's code, whose norms have weights, calls kernels one by one.
+        """
+        return layers.flavour.training and self.norms != "weighted"
+
 
 def mamba_mixer(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) -> Tensor:
     """Project, convolve over time, scan, project back; the other half of the projection gates the scan's result.
@@ -57,29 +69,48 @@ def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) ->
     channels, states = sizes.channels, sizes.states
     batch, length = x.shape[:2]
     by_time, by_channel = (batch, length, channels), (batch, channels, length)
+    at_once = sizes.at_once(layers)
+    again = partial(layers.b.scope, Purpose.MADE_AGAIN) if at_once else nullcontext
     both = layers.linear(x, 2.0 * channels, Purpose.PROJECT_IN, bias=sizes.biases)
-    both = layers.view(both, "transpose", batch, 2.0 * channels, length)
+    if at_once:
+        both = layers.copy(both, "transpose", (batch, 2.0 * channels, length))
+    else:
+        both = layers.view(both, "transpose", batch, 2.0 * channels, length)
     hidden, gate = layers.split(both, channels, channels, axis=1)
     keep_last(layers, call, hidden, sizes.kernel)
-    # One kernel convolves, adds the bias and applies SiLU; it leaves channels side by side, as it finds them.
-    hidden = layers.conv(hidden, channels, sizes.kernel, "conv", groups=channels, bias=sizes.conv_bias)
-    step, inwards, outwards = _projected(layers, sizes, layers.view(hidden, "transpose", *by_time))
-    # The scan wants tokens side by side.
-    hidden, gate = (layers.copy(part, "contiguous", by_channel) for part in (hidden, gate))
-    step = layers.copy(layers.linear(step, channels, Purpose.PROJECT_STEP), "transpose", by_channel)
+    with again():
+        # One kernel convolves, adds the bias and applies SiLU; it leaves tokens or channels side by side, as it finds them.
+        hidden = layers.conv(hidden, channels, sizes.kernel, "conv", groups=channels, bias=sizes.conv_bias)
+        rows = layers.copy(hidden, "transpose", by_time) if at_once else layers.view(hidden, "transpose", *by_time)
+    step, inwards, outwards = _projected(layers, sizes, rows, again)
+    with again():
+        step = layers.linear(step, channels, Purpose.PROJECT_STEP)
+        # The function writes the product with its channels first.
+        step = layers.view(step, "transpose", *by_channel) if at_once else layers.copy(step, "transpose", by_channel)
+    if not at_once:  # The scan wants tokens side by side.
+        hidden, gate = (layers.copy(part, "contiguous", by_channel) for part in (hidden, gate))
     inwards, outwards = (layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards))
     scanned = _scan(layers, call, sizes, (hidden, step, inwards, outwards, gate))
-    return layers.copy(scanned, "transpose", by_time)
+    with again():
+        return layers.copy(scanned, "transpose", by_time)
 
 
-def _projected(layers: VisionLayers, sizes: MambaSizes, hidden: Tensor) -> tuple[Tensor, ...]:
-    """Return the low-rank step and the input and output matrices of each token."""
+def _projected(
+    layers: VisionLayers,
+    sizes: MambaSizes,
+    hidden: Tensor,
+    again: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> tuple[Tensor, ...]:
+    """Return the low-rank step and the input and output matrices of each token; `again` opens what backward makes again."""
     wide = summed_inside(layers, layers.linear(hidden, sizes.rank + 2.0 * sizes.states, Purpose.PROJECT_X))
     parts = layers.split(wide, sizes.rank, sizes.states, sizes.states)
     if sizes.norms == "none":
         return parts
     if sizes.norms == "plain":
-        return tuple(layers.pointwise("normalise", part) for part in parts)
+        step, *matrices = parts
+        with again():
+            step = layers.pointwise("normalise", step)
+        return (step, *(layers.pointwise("normalise", part) for part in matrices))
     names = ("step_norm", "input_norm", "output_norm")
     return tuple(layers.rms_norm(part, name) for part, name in zip(parts, names, strict=True))
 
@@ -153,6 +184,7 @@ def _scan(layers: VisionLayers, call: Call, sizes: MambaSizes, parts: tuple[Tens
         channels=channels,
         length=length,
         state_size=states,
+        gates_again=sizes.at_once(layers),
     )
     if call.cached:
         keep_state(layers, call, outputs[-1], "state", (channels, states), wide=True)

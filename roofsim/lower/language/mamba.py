@@ -58,7 +58,9 @@ class _Mamba:
             # Norms and matmuls run in the weights' type, whatever that of the residual stream.
             normed = layers.rms_norm(layers.cast(x, table), "norm")
             x = b.carry(x, layers.add(x, self._mixer(normed)))
-        x = layers.rms_norm(layers.cast(x, table), "final_norm")
+        # The last norm of the library's chain reads the stream as it is; one kernel of an engine, in the weights' type.
+        chain = layers.flavour.engine.fusion.rms_norm == "chain"
+        x = layers.rms_norm(x if chain else layers.cast(x, table), "final_norm")
         return self._head(x, table)
 
     def _mixer(self, x: Tensor) -> Tensor:
@@ -79,6 +81,7 @@ class _Mamba:
         if self.call.cached:
             x = layers.view(x, "slice", self.call.batch, 1.0, model.hidden_size)
         with self.b.scope(Purpose.HEAD):
+            x = layers.cast(x, table)
             weight = table if model.tie_embeddings else None
             logits = layers.cast(layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=weight), FP32)
             if not self.call.trains:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.numeric import product, same
+from roofsim.numeric import exactly, product, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -49,16 +49,22 @@ def shuffle(context: Context, block: shapes.ShuffleBlock, x: Tensor, _: Kept) ->
 
 
 def transpose(context: Context, block: shapes.TransposeBlock, x: Tensor, kept: Kept) -> Tensor:
-    """Turn maps into tokens, or tokens into maps, by a copy."""
-    layers = context.layers
+    """Turn maps into tokens, or tokens into maps: by a copy, unless they are one number wide."""
     if context.is_map(x):
-        return layers.copy(x, "transpose", (x.shape[0], product(*x.shape[2:]), x.shape[1]))
+        return _turned(context, x, (x.shape[0], product(*x.shape[2:]), x.shape[1]))
     extents: tuple[Real, ...] = (x.shape[1],)
     if block.like is not None:
         extents = kept[block.like].shape[2:]
     elif block.extents is not None:
         extents = tuple(map(context.size, block.extents))
-    return layers.copy(x, "transpose", (x.shape[0], x.shape[2], *extents))
+    return _turned(context, x, (x.shape[0], x.shape[2], *extents))
+
+
+def _turned(context: Context, x: Tensor, shape: tuple[Real, ...]) -> Tensor:
+    one_wide = exactly(x.shape[1] if context.is_map(x) else x.shape[2], 1.0)
+    if one_wide:
+        return context.layers.view(x, "reshape", *shape)
+    return context.layers.copy(x, "transpose", shape)
 
 
 def slice_(context: Context, block: shapes.SliceBlock, x: Tensor, _: Kept) -> Tensor:

@@ -2,7 +2,8 @@
 
 ``MambaSplitConv1dScanCombinedFn`` (mamba_ssm 2.3.0, ops/triton/ssd_combined.py) keeps what the first projection made, the scan's
 result and the deviations of a norm. Backward convolves again, and makes the states of chunks, their scores and the normalised
-result again before it needs them.
+result again before it needs them. ``MambaInnerFn`` (ops/selective_scan_interface.py, ``checkpoint_lvl`` 1) convolves again and
+makes the steps of tokens again; its scan's backward kernel gates the result again, which the last projection's weights wait for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.base import AbstractOp, Phase
 from roofsim.graph.component import Component, Purpose
+from roofsim.graph.ops import Scan
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.records import replace
 
@@ -24,8 +26,14 @@ Regions = dict[Component, list[AbstractOp]]
 
 def run_again(forward: Sequence[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
     """Return a backward pass in which fused scans make again what their forward pass does not keep."""
-    for region in _regions(forward).values():
-        backward = _with_region(region, backward)
+    for component, region in reversed(
+        _regions(forward).items()
+    ):  # What a later one makes again may read an earlier one.
+        kept = set() if component.purpose is Purpose.MADE_AGAIN else _kept(region)
+        backward = _with_region(region, kept, backward)
+    for op in forward:
+        if isinstance(op, Scan) and op.gates_again:
+            backward = _gated_again(op, backward)
     return backward
 
 
@@ -33,13 +41,30 @@ def _regions(forward: Sequence[AbstractOp]) -> Regions:
     regions: Regions = {}
     for op in forward:
         for component in () if op.component is None else op.component.chain():
-            if component.purpose is Purpose.FUSED_SCAN:
+            if component.purpose in (Purpose.FUSED_SCAN, Purpose.MADE_AGAIN):
                 regions.setdefault(component, []).append(op)
     return regions
 
 
-def _with_region(region: list[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
-    kept = _kept(region)
+def _gated_again(scan: Scan, backward: list[AbstractOp]) -> list[AbstractOp]:
+    """Return a backward pass whose scan writes the gated result once more, before what reads it."""
+    at = next((at for at, op in enumerate(backward) if isinstance(op, Scan) and op.origin is scan), None)
+    if at is None:
+        return backward
+    gated = scan.outputs[0]
+    again = replace(gated, name=f"{gated.name}.behind")
+    waiting, early, late = {gated}, [], []
+    for op in backward[:at]:
+        if not waiting.isdisjoint(op.inputs):
+            late.append(op)
+            waiting.update(op.outputs)
+        else:  # What another op makes later is held by none before.
+            early.append(replace(op, holds=tuple(held for held in op.holds if held not in waiting)))
+    gradient = replace(backward[at], outputs=(*backward[at].outputs, again))
+    return [*early, gradient, *rewired_all([*late, *backward[at + 1 :]], {gated: again})]
+
+
+def _with_region(region: list[AbstractOp], kept: set[Tensor], backward: list[AbstractOp]) -> list[AbstractOp]:
     made = {tensor for op in region for tensor in op.outputs if tensor.root not in kept}
     readers = [at for at, op in enumerate(backward) if not made.isdisjoint(op.inputs + op.holds)]
     if not readers:

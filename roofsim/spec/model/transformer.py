@@ -164,11 +164,11 @@ class DecoderModel(TransformerModel):
     )
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "joined", "slices", "complex"] = Field(
+    rotary_form: Literal["rotate_half", "joined", "slices", "complex", "tokens"] = Field(
         default="rotate_half",
         description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), the same "
         "and put together with what is not turned, even if nothing is left (GPT-NeoX), two halves (DeepSeek-V3, gpt-oss), "
-        "complex numbers (DeepSeek-V2).",
+        "complex numbers (DeepSeek-V2), or what enters the projections of queries and keys, head by head (Wav2Vec2-Conformer).",
     )
     scores_in_fp32: bool = Field(default=False, description="Unfused attention multiplies fp32 copies (GPT-J).")
     softmax_in_fp32: bool | None = Field(
@@ -306,6 +306,11 @@ class DecoderModel(TransformerModel):
             raise ValueError("pre_norms: false goes with post_norms: true")
         if self.attention_chunks and self.sliding_window is None:
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
+        more = (
+            self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size is not None
+        )
+        if self.rotary_form == "tokens" and (more or self.rotary_fraction < 1.0):
+            raise ValueError("rotary_form: tokens goes with whole heads and projections of three, without head_size")
         return self
 
     @property

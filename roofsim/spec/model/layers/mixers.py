@@ -25,6 +25,7 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "value_norm": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
+    "rotary_form": ("rotate_half", "slices", "complex"),
 }
 
 
@@ -50,7 +51,7 @@ class AttentionBlock(LayerBlock):
     causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
     position_embedding: Literal["rotary", "alibi", "none"] = "none"
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_form: Literal["rotate_half", "slices", "complex"] = "rotate_half"
+    rotary_form: Literal["rotate_half", "slices", "complex", "tokens"] = "rotate_half"
     sliding_window: Amount | None = None
     attention_chunks: bool = Field(default=False, description="sliding_window is the size of chunks (Llama 4).")
     biases: bool = Field(default=False, description="On all projections.")
@@ -98,6 +99,10 @@ class AttentionBlock(LayerBlock):
         if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
             raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
         self._check_sharing()
+        more = self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size
+        whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)
+        if self.rotary_form == "tokens" and (more or not whole):
+            raise WrongBlockError("tokens are turned by whole heads of rotary positions, in front of three projections")
         return taken
 
     def _check_sharing(self) -> None:
@@ -129,9 +134,8 @@ class AttentionBlock(LayerBlock):
 
     def _pair(self, taken: Form, sizes: Sizes) -> Form:
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
-        shared = (
-            heads if self.num_key_value_heads is None else sizes.of(self.num_key_value_heads, "num_key_value_heads")
-        )
+        count = self.num_key_value_heads
+        shared = heads if count is None else sizes.of(count, "num_key_value_heads")
         size = taken.width // heads if self.head_size is None else sizes.of(self.head_size, "head_size")
         return widened(taken, shared * size)
 
