@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
-from roofsim.lower.blocks.sparse_mixer import sparse_mixer
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -20,6 +19,8 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
     with layers.b.scope(Purpose.ROUTER):
         logits = _logits(layers, model, x)
     if model.router_scores == "sparse_mixer":
+        from roofsim.lower.blocks.sparse_mixer import sparse_mixer  # of few models
+
         return sparse_mixer(layers, logits)  # beside the router: no engine chooses so in one kernel
     with layers.b.scope(Purpose.ROUTER):
         k = model.experts_per_token

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.naming import numbered
-from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
+from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction, Scan
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import exactly, same
-from roofsim.passes.autograd.fused_scans import run_again
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ ROWS: Final = (
     "roofsim.passes.autograd.recurrences",
     "roofsim.passes.autograd.stated",
 )
+
+
+#: Parts of a program whose backward pass makes again what their forward pass does not keep.
+_AGAIN: Final = {Purpose.FUSED_SCAN, Purpose.MADE_AGAIN}
 
 
 @singledispatch
@@ -65,7 +69,17 @@ class Autograd:
 
         tape = Tape(graph, self.silu_backward, casts_again=self.casts_again)
         tape.run()
-        return graph.replaced([*graph.ops, *run_again(graph.ops, tape.ops)], *self.ensures)
+        return graph.replaced([*graph.ops, *_with_scans(graph, tape.ops)], *self.ensures)
+
+
+def _with_scans(graph: OpGraph, backward_ops: list[AbstractOp]) -> list[AbstractOp]:
+    """Return a backward pass in which scans that are one function make again what they did not keep."""
+    parts = {component.purpose for op in graph.ops if op.component for component in op.component.chain()}
+    if parts.isdisjoint(_AGAIN) and not any(isinstance(op, Scan) for op in graph.ops):
+        return backward_ops
+    from roofsim.passes.autograd.fused_scans import run_again  # of few models
+
+    return run_again(graph.ops, backward_ops)
 
 
 class Tape:

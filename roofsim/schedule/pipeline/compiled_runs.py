@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.records import dataclass
-from roofsim.traced.compiled import is_there, machine_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
 
 #: Pieces of work, times columns, that are run by Python before the loops are compiled, which takes as long.
 FROM: Final = 100_000
+
+
+#: Of pieces of work: whose result each takes, and what its stage did before (the number of pieces for none); 1 where a result comes
+#: from another stage; which of the durations each takes.
+WorkPieces = tuple["NDArray[np.intp]", "NDArray[np.intp]", "NDArray[np.float64]", "NDArray[np.intp]"]
 
 
 @dataclass(frozen=True)
@@ -40,33 +44,37 @@ class CompiledRuns:
     _path: Any
     _levels: Any
 
-    def ends(self, work: WorkArrays, durations: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
+    def ends(self, work: WorkPieces, durations: NDArray[np.float64], delay: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return when each piece ends; one row more, of zeros, for nothing to wait for.
 
         Parameters
         ----------
         durations
-            Finite seconds by row of `WorkArrays.rows`: (rows, columns).
+            Finite seconds: (rows, columns).
         delay
             Seconds of a message: (columns,).
         """
-        pieces, columns = len(work.needs), durations.shape[1]
+        pieces, columns = len(work[0]), durations.shape[1]
         end = np.zeros((pieces + 1, columns))
-        arrays = *work.arrays(), np.ascontiguousarray(durations), np.ascontiguousarray(delay, dtype=np.float64), end
-        self._ends(*(each.ctypes.data for each in arrays), pieces, columns)
+        given = np.ascontiguousarray(durations), np.ascontiguousarray(delay, dtype=np.float64), end
+        self._ends(*(each.ctypes.data for each in (*_arrays(work), *given)), pieces, columns)
         return end
 
     def paths(
-        self, work: WorkArrays, end: NDArray[np.float64], delay: NDArray[np.float64], rows: int
+        self,
+        work: WorkPieces,
+        end: NDArray[np.float64],
+        delay: NDArray[np.float64],
+        kinds: int,
     ) -> NDArray[np.float64]:
-        """Return how often the longest path of each column takes the seconds of each row, and last those of a message.
+        """Return how often the longest path of each column takes the seconds of each kind, and last those of a message.
 
-        (columns, rows + 1), of what `ends` returned.
+        (columns, kinds + 1), of what `ends` returned.
         """
-        pieces, columns = len(work.needs), end.shape[1]
-        counts = np.zeros((columns, rows + 1))
-        arrays = *work.arrays(), end, np.ascontiguousarray(delay, dtype=np.float64), counts
-        self._path(*(each.ctypes.data for each in arrays), pieces, columns, rows)
+        pieces, columns = len(work[0]), end.shape[1]
+        counts = np.zeros((columns, kinds + 1))
+        given = np.ascontiguousarray(end), np.ascontiguousarray(delay, dtype=np.float64), counts
+        self._path(*(each.ctypes.data for each in (*_arrays(work), *given)), pieces, columns, kinds)
         return counts
 
     def levels(self, numbers: Sequence[Sequence[int]], needs: NDArray[np.intp]) -> NDArray[np.int64] | None:
@@ -81,29 +89,11 @@ class CompiledRuns:
         return level if left == 0 else None
 
 
-@dataclass(frozen=True)
-class WorkArrays:
-    """What pieces of work wait for, as the loops take it: arrays of one number a piece.
-
-    Attributes
-    ----------
-    needs, before
-        The piece whose result each takes, and the one that its stage did before; the number of pieces for none.
-    crosses
-        1 where a result comes from another stage, else 0.
-    rows
-        Which seconds each takes.
-    """
-
-    needs: NDArray[np.intp]
-    before: NDArray[np.intp]
-    crosses: NDArray[np.float64]
-    rows: NDArray[np.intp]
-
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Return them side by side."""
-        whole = (np.ascontiguousarray(each, dtype=np.int64) for each in (self.needs, self.before))
-        return (*whole, np.ascontiguousarray(self.crosses), np.ascontiguousarray(self.rows, dtype=np.int64))
+def _arrays(work: WorkPieces) -> tuple[NDArray[Any], ...]:
+    """Return pieces of work as the loops take them."""
+    needs, before, crosses, rows = work
+    whole = [np.ascontiguousarray(each, dtype=np.int64) for each in (needs, before, rows)]
+    return whole[0], whole[1], np.ascontiguousarray(crosses), whole[2]
 
 
 class _Done:
@@ -120,6 +110,8 @@ def compiled_runs(pieces: int) -> CompiledRuns | None:
 
 @cache
 def _made() -> CompiledRuns | None:
+    from roofsim.traced.compiled import is_there, machine_code  # what few runs need
+
     if not is_there():
         return None
     engine, address = machine_code(_TEXT)

@@ -9,12 +9,12 @@ import numpy as np
 
 from roofsim.kept import remembered
 from roofsim.records import dataclass
-from roofsim.schedule.pipeline.compiled_runs import compiled_runs
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from roofsim.schedule.pipeline.compiled_runs import CompiledRuns
     from roofsim.schedule.pipeline.protocol import PipelineSchedule
 
 
@@ -89,11 +89,18 @@ def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: i
         for stage, order in enumerate(orders)
     ]
     needs = _needs(len(KINDS), micro_batches, parts)
-    runs = compiled_runs(sum(map(len, numbers)))
+    runs = loops(sum(map(len, numbers)))
     levels = _levels(numbers, needs) if runs is None else runs.levels(numbers, needs)
     if levels is None:
         raise ValueError(f"the order of {schedule.name} on {len(numbers)} stages is stuck")
     return _sorted(numbers, needs, np.asarray(levels), micro_batches, of_stage)
+
+
+def loops(pieces: int) -> CompiledRuns | None:
+    """Return loops of machine code for so many more pieces of work times columns; None where Python does them."""
+    from roofsim.schedule.pipeline.compiled_runs import compiled_runs  # what few commands need
+
+    return compiled_runs(pieces)
 
 
 def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:

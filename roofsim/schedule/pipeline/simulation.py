@@ -9,8 +9,7 @@ import numpy as np
 from roofsim.kept import Kept
 from roofsim.points import whole
 from roofsim.records import dataclass
-from roofsim.schedule.pipeline.compiled_runs import WorkArrays, compiled_runs
-from roofsim.schedule.pipeline.plan import PipelinePlan, plan
+from roofsim.schedule.pipeline.plan import PipelinePlan, loops, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.numeric import Array, Real
+    from roofsim.schedule.pipeline.compiled_runs import WorkPieces
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
 
 #: Pieces of work beyond which a schedule is not run to its end: what a group of micro batches adds is then constant.
@@ -113,9 +113,9 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
         Filled with when each begins, if given.
     """
     if start is None and np.isfinite(durations).all():
-        runs = compiled_runs(work_plan.size * durations.shape[1])
+        runs = loops(work_plan.size * durations.shape[1])
         if runs is not None:
-            return runs.ends(_work(work_plan, durations), durations, delay)
+            return runs.ends(_pieces(work_plan, durations), durations, delay)
         if durations.shape[1] <= FEW:
             return _ends_of_few(work_plan, durations, delay)
     own = _rows(work_plan, durations)
@@ -146,8 +146,8 @@ def _ends_of_few(work_plan: PipelinePlan, durations: Array, delay: Array) -> Arr
     return end
 
 
-def _work(work_plan: PipelinePlan, durations: Array) -> WorkArrays:
-    return WorkArrays(work_plan.needs, work_plan.before, work_plan.crosses, _rows(work_plan, durations))
+def _pieces(work_plan: PipelinePlan, durations: Array) -> WorkPieces:
+    return work_plan.needs, work_plan.before, work_plan.crosses, _rows(work_plan, durations)
 
 
 def _rows(work_plan: PipelinePlan, durations: Array) -> NDArray[np.intp]:
@@ -229,9 +229,9 @@ def _along_paths(planned: tuple[PipelineSchedule, int, int, int], columns: Array
 
 def _paths(work_plan: PipelinePlan, end: Array, seconds: Array) -> Iterator[Array]:
     """Yield for each column how often its longest path takes the seconds of each row, of which the last are those of a message."""
-    runs = compiled_runs(end.size)
+    runs = loops(end.size)
     if runs is not None:
-        yield from runs.paths(_work(work_plan, seconds[:-1]), end, seconds[-1], len(seconds) - 1)
+        yield from runs.paths(_pieces(work_plan, seconds[:-1]), end, seconds[-1], len(seconds) - 1)
         return
     for column in range(end.shape[1]):
         yield _times_on_path(work_plan, end[:, column], seconds[:, column])
