@@ -21,6 +21,7 @@ TABLES: Final = {
     "layers": ("matmul_flops", ""),
     "decoder": ("forward_flops", "saved"),
     "hub": ("forward_flops", "saved"),
+    "encoder": ("forward_flops", "saved"),
     "transformer": ("forward_flops", "saved"),
     "vision": ("forward_flops", "saved_bf16"),
 }
