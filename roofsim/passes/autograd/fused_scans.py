@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.base import AbstractOp, Phase
+from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import Scan
 from roofsim.graph.rewire import rewired, rewired_all
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from roofsim.graph.tensor import Tensor
 
-Regions = dict[Component, list[AbstractOp]]
+#: Part of a program, and the block that holds it (layers that are recomputed, and others, are blocks of their own) -> its ops.
+Regions = dict[tuple[Component, Block | None], list[AbstractOp]]
 
 
 def run_again(forward: Sequence[AbstractOp], backward: list[AbstractOp]) -> list[AbstractOp]:
     """Return a backward pass in which fused scans make again what their forward pass does not keep."""
-    for component, region in reversed(
-        _regions(forward).items()
-    ):  # What a later one makes again may read an earlier one.
+    # What a later one makes again may read an earlier one.
+    for (component, _), region in reversed(_regions(forward).items()):
         kept = set() if component.purpose is Purpose.MADE_AGAIN else _kept(region)
         backward = _with_region(region, kept, backward)
     for op in forward:
@@ -42,7 +42,7 @@ def _regions(forward: Sequence[AbstractOp]) -> Regions:
     for op in forward:
         for component in () if op.component is None else op.component.chain():
             if component.purpose in (Purpose.FUSED_SCAN, Purpose.MADE_AGAIN):
-                regions.setdefault(component, []).append(op)
+                regions.setdefault((component, op.block), []).append(op)
     return regions
 
 
