@@ -137,6 +137,24 @@ def number_at(values: Points, place: int) -> Any:
     return int(value) if value == int(value) else value
 
 
+def by_value(form: Any) -> Any:
+    """Return what tells a value from others, in a set or as a key: of arrays their numbers, of points that agree the one number.
+
+    Parts of a tuple are taken one by one.
+
+    >>> by_value((2.0, points([3.0, 3.0])))
+    (2.0, 3.0)
+    """
+    if type(form) is tuple:
+        return tuple([by_value(part) for part in form])
+    if not isinstance(form, np.ndarray):
+        return form
+    numbers = form.tobytes()
+    if type(form) is Points and form.size and numbers == numbers[: form.itemsize] * form.size:
+        return form.item(0)
+    return np.ndarray, form.shape, numbers
+
+
 def agreed(values: Any) -> Any:
     """Return the value that all points have.
 

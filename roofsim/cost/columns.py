@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.points import Points, like
-from roofsim.traced.points import as_array
+from roofsim.traced.points import TracedPoints, as_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +25,15 @@ def column(values: Sequence[Any], rank: int) -> Array:
     if not arrays:
         column: Array = np.array(values)
         return column.reshape(len(values), *(1,) * rank) if rank else column
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    stacked = np.stack([np.broadcast_to(as_array(value), shape) for value in values])
+    shapes = {array.shape for array in arrays}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    if any(isinstance(array, TracedPoints) for array in arrays):
+        stacked = np.stack([np.broadcast_to(as_array(value), shape) for value in values])
+    else:  # the same, without a view of each of them
+        kinds = {value.dtype if isinstance(value, np.ndarray) else np.dtype(type(value)) for value in values}
+        stacked = np.empty((len(values), *shape), np.result_type(*kinds))
+        for place, value in enumerate(values):
+            stacked[place] = value
     return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
 
 

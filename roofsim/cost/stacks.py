@@ -10,6 +10,7 @@ import numpy as np
 
 from roofsim.cost.columns import PLAIN, column
 from roofsim.numeric import axes_of
+from roofsim.points import by_value
 from roofsim.records import dataclass, replace
 from roofsim.traced.points import as_array
 
@@ -127,7 +128,7 @@ def stacks_of(
         if type(count) is float and PLAIN.issuperset(map(type, numbers)):
             shape, row = around, (not work.apart, order[kind], *numbers)
         else:
-            shape, row = _shape(numbers, count, around), (not np.any(work.apart), order[kind], *_told_apart(numbers))
+            shape, row = _shape(numbers, count, around), (not np.any(work.apart), order[kind], *by_value(numbers))
         groups.setdefault(shape, {}).setdefault(row, []).append(place)
     return [_stack(works, kinds, shape, rows) for shape, rows in groups.items()]
 
@@ -147,11 +148,6 @@ def _stack(
         shape=shape,
         work=_stacked([works[row[0]] for row in places], len(shape)),
     )
-
-
-def _told_apart(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what makes two kernels of a shape equal."""
-    return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in numbers)
 
 
 def _shape(numbers: tuple[Any, ...], count: Real, around: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from roofsim.graph.ops import Fused
-from roofsim.points import Diverged
+from roofsim.points import by_value
 from roofsim.records import fields
 
 if TYPE_CHECKING:
@@ -34,8 +32,9 @@ def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
     kinds: dict[Hashable, int] = {}
     first: list[AbstractOp] = []
     numbers = []
+    known: dict[Tensor, Hashable] = {}
     for op in ops:
-        number = _number(kinds, op)
+        number = kinds.setdefault(_form(op, {}, known), len(first))
         if number == len(first):
             first.append(op)
         numbers.append(number)
@@ -60,29 +59,14 @@ def _kinds(graph: OpGraph) -> tuple[list[AbstractOp], list[int]]:
     return kinds
 
 
-def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:
-    form = _form(op, {})
-    try:
-        return kinds.setdefault(form, len(kinds))
-    except (TypeError, Diverged):  # an array, or the values of several points
-        return kinds.setdefault(_by_value(form), len(kinds))
-
-
-def _by_value(form: Any) -> Any:
-    """Return a form whose arrays are told apart by their numbers."""
-    if isinstance(form, np.ndarray):
-        return np.ndarray, form.shape, form.tobytes()
-    return tuple(map(_by_value, form)) if type(form) is tuple else form
-
-
-def _form(op: AbstractOp, seen: dict[Tensor, int]) -> Hashable:
-    """Return what an op's work depends on; `seen` numbers the tensors that it touched so far."""
+def _form(op: AbstractOp, seen: dict[Tensor, int], known: dict[Tensor, Hashable]) -> Hashable:
+    """Return what an op's work depends on; `seen` numbers the tensors that it touched so far, `known` has their `_facts`."""
     cls = type(op)
     read = _READERS.get(cls)
     if read is None:
         read = _READERS[cls] = _reader(cls)
-    form = (cls, read(op), _tensors(op.inputs, seen), _tensors(op.outputs, seen))
-    return (form, *(_form(part, seen) for part in op.parts)) if isinstance(op, Fused) else form
+    form = (cls, by_value(read(op)), _tensors(op.inputs, seen, known), _tensors(op.outputs, seen, known))
+    return (form, *(_form(part, seen, known) for part in op.parts)) if isinstance(op, Fused) else form
 
 
 def _reader(cls: type) -> Callable[[Any], Any]:
@@ -92,8 +76,10 @@ def _reader(cls: type) -> Callable[[Any], Any]:
     return attrgetter(*names)
 
 
-def _tensors(tensors: tuple[Tensor, ...], seen: dict[Tensor, int]) -> tuple[Hashable, ...]:
-    """Return the sizes, types and roles of tensors, each with its number and that of its storage; of one seen before its number."""
+def _tensors(
+    tensors: tuple[Tensor, ...], seen: dict[Tensor, int], known: dict[Tensor, Hashable]
+) -> tuple[Hashable, ...]:
+    """Return the facts of tensors, each with its number and that of its storage; of one seen before its number."""
     forms: list[Hashable] = []
     for tensor in tensors:
         number = seen.get(tensor)
@@ -101,11 +87,19 @@ def _tensors(tensors: tuple[Tensor, ...], seen: dict[Tensor, int]) -> tuple[Hash
             forms.append(number)
             continue
         number = seen[tensor] = len(seen)
-        own = (number, tensor.numel, id(tensor.dtype), tensor.role, tensor.owner.role)
-        if tensor.base is None:
-            forms.append(own)
-            continue
-        root = tensor.root
-        storage = seen.setdefault(root, len(seen))
-        forms.append((*own, tensor.shows_more, storage, root.numel, id(root.dtype), root.role))
+        facts = known.get(tensor)
+        if facts is None:
+            facts = known[tensor] = _facts(tensor)
+        forms.append(
+            (number, facts) if tensor.base is None else (number, facts, seen.setdefault(tensor.root, len(seen)))
+        )
     return tuple(forms)
+
+
+def _facts(tensor: Tensor) -> Hashable:
+    """Return the size, type and roles of a tensor, and those of its storage."""
+    own = (by_value(tensor.numel), id(tensor.dtype), tensor.role, tensor.owner.role)
+    if tensor.base is None:
+        return own
+    root = tensor.root
+    return (*own, tensor.shows_more, by_value(root.numel), id(root.dtype), root.role)

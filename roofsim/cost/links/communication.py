@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
-from roofsim.numeric import divide, is_scalar, maximum, minimum, where
+from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.points import by_value
 from roofsim.records import dataclass, fields, replace
 from roofsim.traced.points import keyed
 
@@ -164,20 +165,8 @@ class Messages:
         if self.silent is not None and self.silent(op):
             return Traffic()
         message = op.message() if bucket is None else bucket
-        if not is_scalar(message, op.ranks, op.per_token, op.groups, op.chosen):
-            return self._one(op, scales, message)
-        same = (
-            op.function,
-            op.group_of,
-            op.of_experts,
-            op.ranks,
-            message,
-            op.steps,
-            op.beside,
-            op.per_token,
-            op.groups,
-            op.chosen,
-        )
+        sizes = (op.ranks, message, op.steps, op.beside, op.per_token, op.groups, op.chosen)
+        same = (op.function, op.group_of, op.of_experts, *by_value(sizes))
         if same not in seen:
             seen[same] = self._one(op, scales, message)
         return seen[same]

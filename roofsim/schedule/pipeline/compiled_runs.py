@@ -77,10 +77,10 @@ class CompiledRuns:
         self._path(*(each.ctypes.data for each in (*_arrays(work), *given)), pieces, columns, kinds)
         return counts
 
-    def levels(self, numbers: Sequence[Sequence[int]], needs: NDArray[np.intp]) -> NDArray[np.int64] | None:
+    def levels(self, numbers: Sequence[NDArray[np.intp]], needs: NDArray[np.intp]) -> NDArray[np.int64] | None:
         """Return the level of each piece, one above what it waits for; -1 for what no stage does; None where the order is stuck."""
         nothing, stages = len(needs), len(numbers)
-        order = np.concatenate([np.asarray(each, dtype=np.int64) for each in numbers])
+        order = np.concatenate(numbers).astype(np.int64, copy=False)
         offsets = np.concatenate([[0], np.cumsum([len(each) for each in numbers])]).astype(np.int64)
         level = np.full(nothing + 1, -1, dtype=np.int64)
         at, free = offsets[:-1].copy(), np.zeros(stages, dtype=np.int64)

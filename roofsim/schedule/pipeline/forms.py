@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from roofsim.numeric import Real, maximum
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.schedule.pipeline.protocol import StageTimes, Work
 
@@ -54,7 +58,25 @@ def alternating(forward: list[tuple[int, int]], backward: list[tuple[int, int]],
     >>> alternating([(0, 0), (1, 0)], [(0, 0), (1, 0)], warm=1)
     [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
     """
-    order: list[Work] = [(FORWARD, *place) for place in forward[:warm]]
-    for ahead, behind in zip(forward[warm:], backward, strict=False):
-        order += [(FORWARD, *ahead), (BACKWARD, *behind)]
-    return order + [(BACKWARD, *place) for place in backward[len(forward) - warm :]]
+    ahead, behind = (np.array(passes, dtype=np.intp).reshape(-1, 2) for passes in (forward, backward))
+    return as_order(alternated(ahead, behind, warm))
+
+
+def alternated(forward: NDArray[np.intp], backward: NDArray[np.intp], warm: int) -> NDArray[np.intp]:
+    """Return what `alternating` does of arrays of passes, as an array: (passes, 2) and as many -> (both, 3)."""
+    count = len(forward)
+    order = np.empty((2 * count, 3), dtype=np.intp)
+    turns, ends = order[warm : 2 * count - warm], order[2 * count - warm :]
+    for rows, kind, passes in (
+        (order[:warm], FORWARD, forward[:warm]),
+        (turns[::2], FORWARD, forward[warm:]),
+        (turns[1::2], BACKWARD, backward[: count - warm]),
+        (ends, BACKWARD, backward[count - warm :]),
+    ):
+        rows[:, 0], rows[:, 1:] = kind, passes
+    return order
+
+
+def as_order(pieces: NDArray[np.intp]) -> list[Work]:
+    """Return pieces of work, (pieces, 3), one by one."""
+    return [(kind, micro, chunk) for kind, micro, chunk in pieces.tolist()]

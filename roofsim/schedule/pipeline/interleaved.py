@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import numpy as np
+
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, where
-from roofsim.schedule.pipeline.forms import alternating, paced, total
+from roofsim.schedule.pipeline.forms import alternated, as_order, paced, total
 from roofsim.schedule.pipeline.one_forward_one_backward import OneForwardOneBackward
 from roofsim.schedule.pipeline.protocol import Accuracy, PipelineSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.schedule.pipeline.protocol import StageTimes, Work
 
@@ -36,13 +40,15 @@ class Interleaved(PipelineSchedule):
 
         The last group may have fewer micro batches (Megatron-LM, core/pipeline_parallel/schedules.py, get_schedule_table).
         """
+        return as_order(Interleaved.pieces(self, stage, stages, micro_batches, virtual))
+
+    def pieces(self, stage: int, stages: int, micro_batches: int, virtual: int) -> NDArray[np.intp]:
+        """Return `order` as an array."""
         if virtual == 1:
-            return PLAIN.order(stage, stages, micro_batches, virtual)
-        groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
-        forward = [(micro, chunk) for group in groups for chunk in range(virtual) for micro in group]
-        backward = [(micro, chunk) for group in groups for chunk in reversed(range(virtual)) for micro in group]
+            return PLAIN.pieces(stage, stages, micro_batches, virtual)
+        forward, backward = _ways(stages, micro_batches, virtual)
         warm = min((stages - stage - 1) * 2 + (virtual - 1) * stages, len(forward))
-        return alternating(forward, backward, warm)
+        return alternated(forward, backward, warm)
 
     def closed_form(
         self, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0, latency: Real = 0.0
@@ -68,3 +74,12 @@ class Interleaved(PipelineSchedule):
         if is_scalar(virtual):
             return minimum(behind if virtual == 1.0 else chunks, micro_batches)
         return minimum(maximum(behind, chunks), micro_batches)
+
+
+def _ways(stages: int, micro_batches: int, virtual: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the forward and the backward passes of a stage in order: groups of micro batches, chunk after chunk."""
+    micro = np.tile(np.arange(micro_batches), virtual)
+    chunk = np.repeat(np.arange(virtual), micro_batches)
+    order = np.lexsort((micro, chunk, micro // stages))
+    micro, chunk = micro[order], chunk[order]
+    return np.column_stack([micro, chunk]), np.column_stack([micro, virtual - 1 - chunk])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum
-from roofsim.schedule.pipeline.forms import alternating, largest, one_way_and_back, total
+from roofsim.schedule.pipeline.forms import alternated, as_order, largest, one_way_and_back, total
 from roofsim.schedule.pipeline.protocol import Accuracy, PipelineSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.schedule.pipeline.protocol import StageTimes, Work
 
@@ -33,9 +37,14 @@ class OneForwardOneBackward(PipelineSchedule):
         >>> OneForwardOneBackward().order(0, 2, 2, 1)
         [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
         """
+        return as_order(OneForwardOneBackward.pieces(self, stage, stages, micro_batches, virtual))
+
+    def pieces(self, stage: int, stages: int, micro_batches: int, virtual: int) -> NDArray[np.intp]:
+        """Return `order` as an array."""
         del virtual
-        passes = [(micro, 0) for micro in range(micro_batches)]
-        return alternating(passes, passes, min(stages - stage - 1, micro_batches))
+        passes = np.zeros((micro_batches, 2), dtype=np.intp)
+        passes[:, 0] = np.arange(micro_batches)
+        return alternated(passes, passes, min(stages - stage - 1, micro_batches))
 
     def closed_form(
         self, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0, latency: Real = 0.0

@@ -79,18 +79,17 @@ def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: i
     ValueError
         If the order can never run: some work waits for itself.
     """
-    orders = [schedule.order(stage, stages, micro_batches, virtual) for stage in range(stages)]
-    placement = schedule.placement(stages, virtual)
+    placement = np.array(schedule.placement(stages, virtual))
     parts = len(placement)
-    of_stage = [[part for part, owner in enumerate(placement) if owner == stage] for stage in range(stages)]
+    of_stage = [np.flatnonzero(placement == stage) for stage in range(stages)]
     # Work and results by number: (kind, micro batch, part of the model). One more stands for nothing to wait for.
-    numbers = [
-        [(kind * micro_batches + micro) * parts + of_stage[stage][chunk] for kind, micro, chunk in order]
-        for stage, order in enumerate(orders)
-    ]
+    numbers = []
+    for stage in range(stages):
+        kind, micro, chunk = schedule.pieces(stage, stages, micro_batches, virtual).T
+        numbers.append((kind * micro_batches + micro) * parts + of_stage[stage][chunk])
     needs = _needs(len(KINDS), micro_batches, parts)
     runs = loops(sum(map(len, numbers)))
-    levels = _levels(numbers, needs) if runs is None else runs.levels(numbers, needs)
+    levels = _levels([each.tolist() for each in numbers], needs) if runs is None else runs.levels(numbers, needs)
     if levels is None:
         raise ValueError(f"the order of {schedule.name} on {len(numbers)} stages is stuck")
     return _sorted(numbers, needs, np.asarray(levels), micro_batches, of_stage)
@@ -145,11 +144,11 @@ def _levels(numbers: list[list[int]], needs: NDArray[np.intp]) -> list[int] | No
 
 
 def _sorted(
-    numbers: list[list[int]],
+    numbers: list[NDArray[np.intp]],
     needs: NDArray[np.intp],
     levels: NDArray[np.int64],
     micro_batches: int,
-    of_stage: list[list[int]],
+    of_stage: list[NDArray[np.intp]],
 ) -> PipelinePlan:
     nothing, parts = len(needs), sum(map(len, of_stage))
     stages, chunks = np.zeros(parts, dtype=np.intp), np.zeros(parts, dtype=np.intp)
@@ -159,7 +158,7 @@ def _sorted(
     for order in numbers:
         before[order[1:]] = order[:-1]
     heights = levels[:-1]
-    work = np.concatenate([np.array(order, dtype=np.intp) for order in numbers])
+    work = np.concatenate(numbers)
     work = work[np.argsort(heights[work], kind="stable")]
     place = np.full(nothing + 1, len(work))
     place[work] = np.arange(len(work))

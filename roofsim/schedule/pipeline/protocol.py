@@ -12,6 +12,8 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from roofsim.numeric import Real
 
 #: Kinds of work; where backward passes are not split, `BACKWARD` is the whole of one.
@@ -92,6 +94,11 @@ class PipelineSchedule(ABC):
     drains_in_turn: ClassVar[bool] = True
     accuracy: ClassVar[Accuracy] = Accuracy()
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "order" in vars(cls) and "pieces" not in vars(cls):  # its order, not the array of what it inherits from
+            cls.pieces = PipelineSchedule.pieces  # type: ignore[method-assign]
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
@@ -129,6 +136,10 @@ class PipelineSchedule(ABC):
     @abstractmethod
     def order(self, stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
         """Return what a stage does, in order: each micro batch forward and backward through each of its chunks, once."""
+
+    def pieces(self, stage: int, stages: int, micro_batches: int, virtual: int) -> NDArray[np.intp]:
+        """Return `order` as an array, (pieces, 3); schedules that are run often make it at once."""
+        return np.array(self.order(stage, stages, micro_batches, virtual), dtype=np.intp).reshape(-1, 3)
 
     @abstractmethod
     def closed_form(

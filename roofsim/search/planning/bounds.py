@@ -274,10 +274,15 @@ class DeviceTime:
         """Return what layers and ends take, with the power that they may draw."""
         layer, ends = ({part: costs[part][half] for part in PARTS} for half in (0, 1))
         micro, resolved, update = layouts.micro_batches, layouts.resolved, layer["update"]
-        device = _seconds(resolved, layer, update, micro)
-        whole = layouts.layers * device + np.maximum(_seconds(resolved, ends, update, micro), 0.0)
-        head = _head_seconds(resolved, layer, ends, {part: costs[head_part(part)][1] for part in HEAD}, device)
-        return cls(device, whole, head, np.maximum(update, 0.0), np.maximum(layer["energy"], 0.0))
+        device, host = _seconds(resolved, layer, update, micro)
+        device_ends, host_ends = _seconds(resolved, ends, update, micro)
+        # A device that waits for its host in its layers catches up in the ends: the longer of two sums, not the sum of the longer.
+        whole = np.maximum(
+            layouts.layers * device + np.maximum(device_ends, 0.0), layouts.layers * host + np.maximum(host_ends, 0.0)
+        )
+        slowest = np.maximum(device, host)
+        head = _head_seconds(resolved, layer, ends, {part: costs[head_part(part)][1] for part in HEAD}, slowest)
+        return cls(slowest, whole, head, np.maximum(update, 0.0), np.maximum(layer["energy"], 0.0))
 
 
 def least_step(layouts: Layouts, words: FamilyWords, device: DeviceTime, host: HostTime | None = None) -> Array:
@@ -321,8 +326,11 @@ def least_of_all(layouts: Layouts, words: FamilyWords, device: DeviceTime) -> Ar
     return np.maximum(most, layouts.micro_batches * device.whole / layouts.stages) * SLACK
 
 
-def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> Array:
-    """Return what some kernels take in one micro batch, slowed by power, where an update once a step draws less."""
+def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: Array) -> tuple[Array, Array]:
+    """Return what some kernels take of the device in one micro batch, slowed by power, where an update once a step draws less.
+
+    And what they take of the host, which the device waits for.
+    """
     physics = resolved.constants.physics
     norm, clock_power = physics["busy_corner"], physics["clock_power"]
     short, drawn = np.maximum(parts["short"], 0.0), np.maximum(parts["drawn"], 0.0)
@@ -333,8 +341,7 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
         stretch = np.minimum(stretch, (limited - together) / np.maximum(drawn, np.finfo(float).tiny))
     device: Array = short + np.maximum(parts["held"], 0.0) + np.maximum(parts["links"], 0.0)
     device = device + np.where(drawn > 0.0, drawn * np.maximum(stretch, 0.0), 0.0)
-    slowest: Array = np.maximum(device, parts["host"] - _SLOWED * np.maximum(update, 0.0) / micro)
-    return slowest
+    return device, parts["host"] - _SLOWED * np.maximum(update, 0.0) / micro
 
 
 def _head_seconds(

@@ -23,7 +23,6 @@ from roofsim.search.planning.layer_costs import (
     HOST,
     MEMORY,
     PARTS,
-    STAGE_PARTS,
     STAGES,
     STATES,
     head_part,
@@ -143,6 +142,11 @@ class _Drawn:
             self.scale if is_scalar(self.scale) else self.scale[where],
         )
 
+    def stages(self, *, roughly: bool) -> dict[str, tuple[Array, Array]]:
+        """Return what stages hold beside their layers."""
+        known = self.table.handed_on() if roughly else self.table.staged(self.index)
+        return {name: (each[self.index, 0], each[self.index, 1]) for name, each in known.items()}
+
     def without_update(self) -> _Drawn:
         """Return them with an update that takes no time on the device: it may run on the host."""
         return replace(self, device=replace(self.device, update=np.zeros_like(self.device.update)))
@@ -169,6 +173,8 @@ class Bounds:
         like: Callable[[], Rows | None],
         words: Hashable,
         most: Array | None = None,
+        *,
+        roughly: bool = False,
     ) -> FamilyBound:
         """Return what is known of each layout of some families whose layers take the same.
 
@@ -181,7 +187,9 @@ class Bounds:
         like
             Gives the rows of the family whose layers are priced for all that have the same `words` of layers.
         most
-            What the objective of each row may be: of those that exceed it without the host no more is asked.
+            What the objective of each row may be: of those whose step on the device exceeds it no more is asked.
+        roughly
+            Whether what stages of small pipelines hold is left out: it takes programs of its own.
         """
         known = FamilyBound.none(families.count, len(rows))
         drawn = self._drawn(rows, like, words)
@@ -189,29 +197,36 @@ class Bounds:
             return known
         with np.errstate(all="ignore"):
             for offload, chosen, own in families.parts:
-                if most is None or not self._hosted_alone(offload):
-                    known.least[own], known.full[own] = self._of(drawn, offload, chosen)
+                if most is None or not self._at_least_its_device(offload):
+                    known.least[own], known.full[own] = self._of(drawn, offload, chosen, roughly=roughly)
                     continue
-                known.least[own] = least = self._step(drawn.without_update(), chosen)
+                device = drawn if offload is None else drawn.without_update()
+                known.least[own] = least = self._step(device, chosen)
                 asked = np.flatnonzero(~(least > most).all(axis=0))
                 if len(asked):
                     pairs = np.ix_(own, asked)
-                    known.least[pairs], known.full[pairs] = self._of(drawn.part(asked), offload, chosen)
+                    known.least[pairs], known.full[pairs] = self._of(
+                        drawn.part(asked), offload, chosen, None if offload else least[:, asked], roughly=roughly
+                    )
         lost = np.flatnonzero((drawn.index < 0) | ~np.isfinite(known.least.sum(axis=0)))
         known.least[:, lost], known.full[:, lost] = 0.0, False
         return known
 
-    def _hosted_alone(self, offload: Offload | None) -> bool:
-        """Tell whether layouts with parts of the state off the device take no less than what their device does without."""
-        return offload is not None and self.goal.objective != "memory" and "gradients" not in places(offload)
+    def _at_least_its_device(self, offload: Offload | None) -> bool:
+        """Tell whether what layouts take, some parts of their state off the device or none, is no less than their device alone."""
+        return self.goal.objective != "memory" and (offload is None or "gradients" not in places(offload))
 
-    def _of(self, drawn: _Drawn, offload: Offload | None, chosen: FamilyWords) -> tuple[Array, NDArray[np.bool_]]:
-        """Return what the objective of each family and row is at least, and which do not fit in memory."""
-        held, host = _on_host(drawn, offload)
+    def _of(
+        self, drawn: _Drawn, offload: Offload | None, chosen: FamilyWords, least: Array | None = None, *, roughly: bool
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Return what the objective of each family and row is at least, if it is not known, and which do not fit in memory."""
+        held, host = _on_host(drawn, offload) if offload is not None else (drawn.stages(roughly=roughly), None)
         layouts = drawn.layouts
         memory = least_memory(layouts, chosen, drawn.costs | held)
         full = memory > np.max(np.asarray(layouts.resolved.gpu.memory.capacity, dtype=np.float64))
-        return memory if self.goal.objective == "memory" else self._step(drawn, chosen, host), full
+        if self.goal.objective == "memory":
+            return memory, full
+        return self._step(drawn, chosen, host) if least is None else least, full
 
     def _step(self, drawn: _Drawn, chosen: FamilyWords, host: HostTime | None = None) -> Array:
         """Return what an objective other than memory is at least."""
@@ -282,7 +297,7 @@ class Bounds:
                 costs.append(priced[int(first[at])])
         columns = {
             name: np.array([one[name] for one in costs]).reshape(-1, 2)
-            for name in (*PARTS, *map(head_part, HEAD), *MEMORY, *STAGE_PARTS)
+            for name in (*PARTS, *map(head_part, HEAD), *MEMORY)
         }
         return LayerTable(resolved, known, columns, scales, samples)
 
@@ -315,13 +330,11 @@ class Bounds:
             return scale
 
 
-def _on_host(drawn: _Drawn, offload: Offload | None) -> tuple[dict[str, tuple[Array, Array]], HostTime | None]:
+def _on_host(drawn: _Drawn, offload: Offload) -> tuple[dict[str, tuple[Array, Array]], HostTime]:
     """Return what is held otherwise where parts of the state are off the device, and how long the host is busy.
 
     Activations are moved whatever the state does, and the state whatever they do.
     """
-    if offload is None:
-        return {}, None
     table, index, layouts, costs, moved = drawn.table, drawn.index, drawn.layouts, drawn.costs, places(offload)
     state = offload.model_copy(update={"activations": "none"})
     tables = [table.host(state, index) if len(moved) > ("activations" in moved) else {}]

@@ -70,9 +70,12 @@ def priced_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, di
 
     Layouts whose layer cannot be priced alone are left out.
     """
-    known = _layers(resolved, chosen, _parts_of, (*PARTS, *map(head_part, HEAD), *MEMORY))
-    staged = _layers(resolved, np.array(list(known), dtype=np.int64), _held_by_stages, STAGE_PARTS) if known else {}
-    return {place: parts | (staged.get(place) or _handed_on(parts)) for place, parts in known.items()}
+    return _layers(resolved, chosen, _parts_of, (*PARTS, *map(head_part, HEAD), *MEMORY))
+
+
+def staged_layers(resolved: Resolved, chosen: NDArray[np.int64]) -> dict[int, dict[str, tuple[float, float]]]:
+    """Return `HELD` of stages of small pipelines on the ranks of some layouts; as `priced_layers`."""
+    return _layers(resolved, chosen, _held_by_stages, STAGE_PARTS)
 
 
 def stage_part(stage: str, name: str) -> str:
@@ -81,13 +84,6 @@ def stage_part(stage: str, name: str) -> str:
 
 
 STAGE_PARTS: Final = tuple(stage_part(stage, name) for stage in STAGES for name in HELD)
-
-
-def _handed_on(parts: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return what stages hold at least where no such pipeline is known: they may hand on what their last layer made."""
-    known = {stage_part(stage, name): (parts[name][0], 0.0) for stage in STAGES for name in STATES}
-    known |= {stage_part(stage, "saved"): (parts["saved"][0], -parts["saved"][0]) for stage in STAGES}
-    return known | {stage_part(stage, "above"): (0.0, 0.0) for stage in STAGES}
 
 
 def _held_by_stages(resolved: Resolved, some: NDArray[np.int64]) -> dict[str, Any]:

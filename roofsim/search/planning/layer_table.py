@@ -9,12 +9,21 @@ import numpy as np
 from roofsim import records
 from roofsim.records import dataclass, fields, replace
 from roofsim.search.planning.bounds import key_columns
-from roofsim.search.planning.layer_costs import HOST, MEMORY, host_layers
+from roofsim.search.planning.layer_costs import (
+    HOST,
+    MEMORY,
+    STAGE_PARTS,
+    STAGES,
+    STATES,
+    host_layers,
+    stage_part,
+    staged_layers,
+)
 from roofsim.search.sampling import floats
 from roofsim.spec.scenario.point import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -55,8 +64,10 @@ class LayerTable:
         What the places were priced of: a scenario, the layouts of it, and their places.
     hosts
         Parts of the state that are off the device -> what layers take of the host and hold, as `costs`; filled when asked for.
-    hosted
-        The same parts -> which of `samples` were.
+    stages
+        Part of what stages of small pipelines hold -> that of each place, as `costs`; filled when asked for.
+    asked
+        What was asked for so: the parts that are off the device, or the stages -> for which of `samples`.
     """
 
     resolved: Resolved | None = None
@@ -65,7 +76,8 @@ class LayerTable:
     scales: dict[tuple[float, ...], float] = records.field(default_factory=dict)
     samples: list[tuple[Resolved, NDArray[np.int64], NDArray[np.int64]]] = records.field(default_factory=list)
     hosts: dict[Offload, dict[str, NDArray[np.float64]]] = records.field(default_factory=dict)
-    hosted: dict[Offload, set[int]] = records.field(default_factory=dict)
+    stages: dict[str, NDArray[np.float64]] = records.field(default_factory=dict)
+    asked: dict[Offload | str, set[int]] = records.field(default_factory=dict)
 
     def host(self, offload: Offload, wanted: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
         """Return what layers take of the host with parts of the state off the device; 0 where that cannot be known.
@@ -74,16 +86,41 @@ class LayerTable:
         """
         if offload not in self.hosts:
             self.hosts[offload] = {name: np.zeros((len(self.places), 2)) for name in (*HOST, *MEMORY)}
-        columns, done = self.hosts[offload], self.hosted.setdefault(offload, set())
+        columns = self.hosts[offload]
+        self._fill(columns, offload, wanted, lambda resolved, chosen: host_layers(resolved, chosen, offload))
+        return columns
+
+    def staged(self, wanted: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """Return what stages of small pipelines hold, of the places that are `wanted`, and of others where it is known.
+
+        Where that cannot be known, a stage hands on what its last layer saved.
+        """
+        if not self.stages:
+            self.stages.update(_handed_on(self.costs))
+        self._fill(self.stages, "stages", wanted, staged_layers)
+        return self.stages
+
+    def handed_on(self) -> dict[str, NDArray[np.float64]]:
+        """Return what stages hold at least, whatever they hand on."""
+        return _handed_on(self.costs)
+
+    def _fill(
+        self,
+        columns: dict[str, NDArray[np.float64]],
+        what: Offload | str,
+        wanted: NDArray[np.int64],
+        of_layers: Callable[[Resolved, NDArray[np.int64]], dict[int, dict[str, tuple[float, float]]]],
+    ) -> None:
+        """Put what layers take into columns: of the samples that were not asked before and have a place that is wanted."""
+        done = self.asked.setdefault(what, set())
         for number, (resolved, chosen, places) in enumerate(self.samples):
             if number in done or not np.isin(places, wanted).any():
                 continue
             done.add(number)
-            known = host_layers(resolved, chosen, offload)
+            known = of_layers(resolved, chosen)
             for at, place in zip(chosen.tolist(), places.tolist(), strict=True):
                 for name, pair in known.get(at, {}).items():
                     columns[name][place] = pair
-        return columns
 
     def hides(self) -> NDArray[np.bool_]:
         """Tell at which places the host updates state while the backward pass goes on."""
@@ -91,6 +128,19 @@ class LayerTable:
         for resolved, _, places in self.samples:
             hides[places] = resolved.engine.communication.overlap.update
         return hides
+
+
+def _handed_on(costs: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return what stages hold at least where no such pipeline is known: they may hand on what their last layer made."""
+    saved = costs["saved"][:, 0]
+    known = dict.fromkeys(STAGE_PARTS, np.zeros((0, 2)))
+    for stage in STAGES:
+        known |= {
+            stage_part(stage, name): np.column_stack([costs[name][:, 0], np.zeros(len(saved))]) for name in STATES
+        }
+        known[stage_part(stage, "saved")] = np.column_stack([saved, -saved])
+        known[stage_part(stage, "above")] = np.zeros((len(saved), 2))
+    return known
 
 
 def point_of(rows: Rows) -> Point:

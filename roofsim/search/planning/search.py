@@ -212,7 +212,7 @@ class Searcher:
             return 0.0
         words = WordsOfClass.of(families.layouts()[:1])
         usual, like = families.usual, partial(self._like, families)
-        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.own)
+        known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.own, roughly=True)
         return float(rounded(known.least[~known.full], _DIGITS_OF_ORDER).min(initial=np.inf))
 
     def _like(self, families: FamilyClass) -> Rows | None:
