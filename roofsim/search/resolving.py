@@ -263,9 +263,9 @@ class RowsResolver(SharedResolver):
         forms: list[Hashable] = []
         for number in numbers:
             try:
-                part, form = self._found(name, number, find)
+                part, overridden = self._found(name, number, find)
                 parts.append(part)
-                forms.append(form)
+                forms.append((form_of(part), overridden) if len(numbers) > 1 else None)
             except SpecError as error:
                 parts.append(error)
                 forms.append(None)
@@ -289,8 +289,8 @@ class RowsResolver(SharedResolver):
         forms: set[Hashable] = set()
 
         def part(number: int) -> T:
-            row, form = self._found(name, number, find)
-            forms.add(form)
+            row, overridden = self._found(name, number, find)
+            forms.add((form_of(row), overridden))
             if len(forms) > 1:
                 raise InseparableError
             return row
@@ -298,12 +298,12 @@ class RowsResolver(SharedResolver):
         return cross.joined(part, lambda axis, values: self.along(name, axis, values))  # type: ignore[no-any-return]
 
     def _found(self, name: str, number: int, find: Callable[[SharedResolver, Scenario], T]) -> tuple[T, Hashable]:
-        """Return a part of a row of a table, and its form."""
+        """Return a part of a row of a table, and which facts of its hardware the row states."""
         document, scenario = self.rows.family.row(name, number)
         resolver = SharedResolver(document, self.importer, self.shared)
         part = find(resolver, scenario)
         self.engine_label = resolver.engine_label or self.engine_label
-        return part, (form_of(part), tuple(path for path, _ in flat_override(scenario.hardware.override)))
+        return part, tuple(path for path, _ in flat_override(scenario.hardware.override))
 
 
 def _text(value: Any) -> str:
