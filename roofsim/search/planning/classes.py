@@ -27,6 +27,8 @@ NOT_OF_LAYERS: Final = (
     "parallel.account_for_loss",
     "parallel.offload",
 )
+#: Combinations of numbers that are held against all families together.
+_TOGETHER: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +96,10 @@ class FamilyClass:
         """Return the numbers of the layouts of the space that some family of the class has."""
         return self.space.numbered(self._times() > 0)
 
-    def times(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many families have each of some layouts."""
-        return self._times()[rows // self.space.each]
+    def times(self, rows: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Return how many families, or of those that are `chosen`, have each of some layouts."""
+        times = self._times() if chosen is None else self._times_of(tuple(chosen.tolist()))
+        return times[rows // self.space.each]
 
     def count(self) -> int:
         """Return how many layouts the families have."""
@@ -110,6 +113,14 @@ class FamilyClass:
             for value in values:
                 held += self.space.of_word(place, value, self._engine)
             times *= held
+        return times
+
+    @remembered
+    def _times_of(self, chosen: tuple[bool, ...]) -> NDArray[np.int64]:
+        times, some = np.zeros(len(self._times()), dtype=np.int64), np.array(chosen)
+        for first in range(0, len(times), _TOGETHER):
+            own = slice(first, first + _TOGETHER)
+            times[own] = self.holds(np.arange(len(times))[own] * self.space.each)[some].sum(axis=0)
         return times
 
     def holds(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,19 @@ class WordsOfClass:
         return any(offload is not None and "gradients" in places(offload) for offload, _, _ in self.parts)
 
 
+class _OfRows(dict[str, Any]):
+    """What layers and ends take in some rows, by part: looked up in a table when it is asked for."""
+
+    def __init__(self, columns: dict[str, Array], index: NDArray[np.int64]) -> None:
+        super().__init__()
+        self.columns, self.index = columns, index
+
+    def __missing__(self, name: str) -> tuple[Array, Array]:
+        layer, ends = self.columns[name].T
+        pair = self[name] = layer.take(self.index), ends.take(self.index)
+        return pair
+
+
 @dataclass(frozen=True)
 class _Drawn:
     """Layouts of some rows, what was known of their layers and where, and what a second of a step adds to the objective."""
@@ -127,7 +141,7 @@ class _Drawn:
     layouts: Layouts
     table: LayerTable
     index: NDArray[np.int64]
-    costs: dict[str, tuple[Array, Array]]
+    costs: _OfRows
     device: DeviceTime
     scale: Any
 
@@ -137,15 +151,14 @@ class _Drawn:
             self.layouts.part(where),
             self.table,
             self.index[where],
-            {name: (first[where], second[where]) for name, (first, second) in self.costs.items()},
+            _OfRows(self.table.costs, self.index[where]),
             DeviceTime(*(getattr(self.device, one.name)[where] for one in fields(self.device))),
             self.scale if is_scalar(self.scale) else self.scale[where],
         )
 
-    def stages(self, *, roughly: bool) -> dict[str, tuple[Array, Array]]:
+    def stages(self, *, roughly: bool) -> _OfRows:
         """Return what stages hold beside their layers."""
-        known = self.table.handed_on() if roughly else self.table.staged(self.index)
-        return {name: (each[self.index, 0], each[self.index, 1]) for name, each in known.items()}
+        return _OfRows(self.table.handed_on() if roughly else self.table.staged(self.index), self.index)
 
     def without_update(self) -> _Drawn:
         """Return them with an update that takes no time on the device: it may run on the host."""
@@ -222,7 +235,7 @@ class Bounds:
         """Return what the objective of each family and row is at least, if it is not known, and which do not fit in memory."""
         held, host = _on_host(drawn, offload) if offload is not None else (drawn.stages(roughly=roughly), None)
         layouts = drawn.layouts
-        memory = least_memory(layouts, chosen, drawn.costs | held)
+        memory = least_memory(layouts, chosen, ChainMap(held, drawn.costs))
         full = memory > np.max(np.asarray(layouts.resolved.gpu.memory.capacity, dtype=np.float64))
         if self.goal.objective == "memory":
             return memory, full
@@ -258,7 +271,7 @@ class Bounds:
         if (index < 0).all():
             return None
         layouts = Layouts.of(point, table.resolved, len(rows))
-        costs = {name: (each[index, 0], each[index, 1]) for name, each in table.costs.items()}
+        costs = _OfRows(table.costs, index)
         with np.errstate(all="ignore"):
             device = DeviceTime.of(layouts, costs)
         return _Drawn(layouts, table, index, costs, device, self._scale_of(table, rows, point))
@@ -339,9 +352,9 @@ def _on_host(drawn: _Drawn, offload: Offload) -> tuple[dict[str, tuple[Array, Ar
     state = offload.model_copy(update={"activations": "none"})
     tables = [table.host(state, index) if len(moved) > ("activations" in moved) else {}]
     tables += [table.host(Offload(activations=offload.activations), index) if "activations" in moved else {}]
-    first, second = ({name: (each[index, 0], each[index, 1]) for name, each in one.items()} for one in tables)
-    held: dict[str, tuple[Array, Array]] = {str(name): first[name] for name in STATES if name in first}
-    saved, copies = (second[name] if second else costs[name] for name in ("saved", "copies"))
+    first, second = (_OfRows(one, index) for one in tables)
+    held: dict[str, tuple[Array, Array]] = {str(name): first[name] for name in STATES if tables[0]}
+    saved, copies = (second[name] if tables[1] else costs[name] for name in ("saved", "copies"))
     held |= {"saved": saved, "copies": copies}
     if "parameters" in moved:  # copies of weights are made again of what is fetched
         held |= {"saved": (saved[0] - copies[0], saved[1]), "copies": (0.0 * copies[0], copies[1])}
@@ -349,7 +362,7 @@ def _on_host(drawn: _Drawn, offload: Offload) -> tuple[dict[str, tuple[Array, Ar
     for stage in STAGES:  # what a stage hands on is on the device, or off it
         held[stage_part(stage, "saved")] = held["saved"][0], -held["saved"][0]
         held[stage_part(stage, "above")] = nothing, nothing
-    flows = [{name: each[0] for name, each in one.items() if name in HOST} for one in (first, second)]
+    flows = [{name: one[name][0] for name in HOST} if one.columns else {} for one in (first, second)]
     return held, HostTime(
         resolved=layouts.resolved,
         gpus=layouts.gpus,

@@ -43,6 +43,8 @@ REPLAYED_FROM = 2**17
 _TOGETHER: Final = 2**18
 #: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
+#: Rows of a block that are looked at to order it among the others, evenly spaced.
+_LOOKED_AT: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -186,10 +188,9 @@ class Searcher:
         most = run.most(self.space.groups(rows))
         if not np.isfinite(most).any():
             return rows
-        least = self.bound_of_all(families, rows)
+        least = run.least_of(rows)
         beyond = np.flatnonzero(least > most)
-        count = families.times(rows[beyond]).sum() if chosen is None else families.holds(rows[beyond])[chosen].sum()
-        run.findings.cut_off(least[beyond], int(count))
+        run.findings.cut_off(least[beyond], int(families.times(rows[beyond], chosen).sum()))
         return rows[least <= most]
 
     def bound(
@@ -210,6 +211,7 @@ class Searcher:
         """Return a figure to order blocks by: what the best of some rows takes at least with the usual words; 0: not known."""
         if not self._bounded or not len(rows):
             return 0.0
+        rows = rows[:: -(-len(rows) // _LOOKED_AT)]
         words = WordsOfClass.of(families.layouts()[:1])
         usual, like = families.usual, partial(self._like, families)
         known = self.bounds.of(self.space.rows_at(usual, rows), words, like, families.own, roughly=True)
@@ -257,8 +259,15 @@ class ClassSearch:
         self.names = self.space.group_names(families.own)
         self.queue: list[tuple[float, int, int, Pairs | Waiting]] = []
         self.number = 0
+        self.least: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
         self.resolved = FIRST_RESOLVED
         self.size = FIRST_TOGETHER if searcher.cuts else MOST_TOGETHER
+
+    def least_of(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the objective is at least in some rows in any family; the same rows are asked again for other families."""
+        if self.least is None or self.least[0] is not rows:
+            self.least = rows, self.searcher.bound_of_all(self.families, rows)
+        return self.least[1]
 
     def push(self, waiting: Pairs | Waiting) -> None:
         """Let layouts wait for their turn."""
