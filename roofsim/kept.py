@@ -117,10 +117,19 @@ def remembered(method: Callable[..., T]) -> Callable[..., T]:
 
 
 class Kept(Generic[T]):
-    """What was made under the latest keys; safe to use from several threads. What it returns is shared and must not be changed."""
+    """What was made under the latest keys; safe to use from several threads. What it returns is shared and must not be changed.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    Parameters
+    ----------
+    most
+        How many are kept, or how much they may weigh together.
+    weigh
+        What one of them weighs; the latest is kept, whatever it weighs.
+    """
+
+    def __init__(self, most: int, weigh: Callable[[T], int] = lambda made: 1) -> None:  # noqa: ARG005
+        self.most, self.weigh = most, weigh
+        self._weight = 0
         self._made: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()
 
@@ -132,10 +141,13 @@ class Kept(Generic[T]):
                 return self._made[key]
         made = make()
         with self._lock:
+            if key in self._made:  # another thread was faster
+                self._weight -= self.weigh(self._made[key])
             self._made[key] = made
             self._made.move_to_end(key)
-            while len(self._made) > self.most:
-                self._made.popitem(last=False)
+            self._weight += self.weigh(made)
+            while self._weight > self.most and len(self._made) > 1:
+                self._weight -= self.weigh(self._made.popitem(last=False)[1])
         return made
 
     def known(self, key: Hashable) -> T | None:
@@ -156,6 +168,7 @@ class Kept(Generic[T]):
         """Forget everything."""
         with self._lock:
             self._made.clear()
+            self._weight = 0
 
     def __len__(self) -> int:
         return len(self._made)

@@ -12,6 +12,7 @@ from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
+from roofsim.schedule.pipeline.plan import PLANS
 from roofsim.schedule.pipeline.simulation import PATHS
 from roofsim.templates import TEMPLATES
 
@@ -116,3 +117,4 @@ def forget() -> None:
     _SERVED.clear()
     TEMPLATES.clear()
     PATHS.clear()
+    PLANS.clear()

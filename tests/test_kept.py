@@ -81,6 +81,19 @@ def test_no_more_than_some_are_kept():
     assert len(kept) == 2
 
 
+def test_what_is_kept_weighs_no_more_than_it_may_but_for_the_latest():
+    kept = Kept(10, len)
+    for size in (4, 5, 3):
+        kept.get(size, lambda size=size: [0] * size)
+    assert [kept.known(size) is None for size in (4, 5, 3)] == [True, False, False]
+    assert len(kept.get(20, lambda: [0] * 20)) == 20
+    assert len(kept) == 1
+    kept.clear()
+    kept.get(5, lambda: [0] * 5)
+    kept.get(4, lambda: [0] * 4)
+    assert len(kept) == 2
+
+
 def test_keys_tell_values_apart_and_refuse_arrays():
     one, other = (roofsim.resolve(case) for case in CASES[:2])
     assert key_of(one.workload) != key_of(other.workload)

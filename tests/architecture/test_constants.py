@@ -45,7 +45,8 @@ SHOWING = {"humanize", "round", "range", "lru_cache", "cache", "len", "linspace"
 ALLOWED: dict[str, set[str | float]] = {
     # counts, codes and units
     "cost/kernels/roofline.py": {"COMPUTE", "MEMORY_BANDWIDTH", "LAUNCH"},
-    "schedule/pipeline/protocol.py": {"FORWARD", "BACKWARD", "WEIGHTS"},
+    "schedule/pipeline/protocol.py": {"FORWARD", "BACKWARD", "WEIGHTS", 3},  # columns of a piece of work
+    "schedule/pipeline/forms.py": {3},
     "analyze/money.py": {"HOURS_PER_MONTH", "SECONDS_PER_HOUR", "JOULES_PER_KWH", "MILLION"},
     "analyze/distance.py": {"GIBIBYTE"},
     "spec/prices.py": {"OLD_AFTER"},
@@ -202,6 +203,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "program.py": {"CONTEXT_POINTS", "PIECE_POINTS"},
     "schedule/pipeline/makespan.py": {"MOST_ELEMENTS"},
     "schedule/pipeline/compiled_runs.py": {"FROM", 6, 7},  # from how much work on loops are compiled; arguments of these
+    "schedule/pipeline/plan.py": {"_MOST_PIECES"},  # pieces of work that are kept
     "schedule/pipeline/simulation.py": {"ALIKE", "AT_ONCE", "FEW", "MEASURED", "MOST_WORK", "PATHS", "SETTLED", "WEIGHT_SHARE", 3},
     "schedule/staged.py": {"_HALVINGS"},
     "search/families.py": {"MOST_RESOLVED"},
@@ -215,6 +217,7 @@ ALLOWED: dict[str, set[str | float]] = {
     "search/planning/asked.py": {"MOST_GPUS"},
     "search/planning/blocks.py": {"MOST_PAIRS", "MOST_ROWS", "_FIRST", "_GROWING", "_NAME", "_SEARCHERS", "_STRIDE"},
     "search/planning/bounds.py": {"SLACK", "_SLOWED"},
+    "search/planning/classes.py": {"_TOGETHER"},
     "search/planning/choices.py": {"_LEAST_TOKENS", "_MOST_DIVISORS", "_MOST_SAMPLES"},
     "search/planning/differences.py": {"_LEAST", "_MOST"},
     "search/planning/findings.py": {"_DIGITS"},
@@ -230,6 +233,7 @@ ALLOWED: dict[str, set[str | float]] = {
         "REPLAYED_FROM",
         "Searcher.k",
         "_DIGITS_OF_ORDER",
+        "_LOOKED_AT",
         "_TOGETHER",
     },
     "search/planning/building.py": {"BATCHES", "MOST_SAMPLES"},

@@ -9,7 +9,7 @@ from roofsim.kept import Kept
 from roofsim.points import points
 from roofsim.schedule.pipeline import compiled_runs, simulation
 from roofsim.schedule.pipeline.interleaved import Interleaved
-from roofsim.schedule.pipeline.plan import plan
+from roofsim.schedule.pipeline.plan import PLANS, plan
 from roofsim.schedule.pipeline.protocol import StageTimes
 from roofsim.schedule.pipeline.registry import schedule_named
 
@@ -25,10 +25,10 @@ def run_by(monkeypatch):
     def chosen(*, loops):
         monkeypatch.setattr(compiled_runs, "FROM", -1 if loops else np.inf)
         monkeypatch.setattr(simulation, "PATHS", Kept(64))
-        plan.cache_clear()
+        PLANS.clear()
 
     yield chosen
-    plan.cache_clear()
+    PLANS.clear()
 
 
 def stages(columns, seed=0):

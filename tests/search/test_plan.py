@@ -193,6 +193,26 @@ def test_no_bound_exceeds_what_a_layout_takes(model, engine, gpu, family, seeds)
     assert not any(fits_beyond)
 
 
+def test_a_host_that_is_slower_in_layers_alone_does_not_add_to_the_ends():
+    """Layers wait for their launches, head and loss do not: a step takes the longer of the two sums, not the sum of the longer."""
+    axes = {
+        "parallel.tensor": [4],
+        "parallel.pipeline": [1],
+        "parallel.context": [1],
+        "parallel.sequence": [True],
+        "parallel.sharding": ["optimizer"],
+        "workload.recompute": ["selective"],
+        "workload.micro_batch_size": [1, 2],
+    }
+    workload = {"engine": "megatron-core", "precision": "bf16", "global_batch_size": 32}
+    space = Drawn(
+        load_scenario({"model": "gpt2", "workload": workload, "hardware": {"gpu": "a100"}}, {}), (4, 8), axes
+    )
+    shares = np.concatenate([space.bounded(family, range(8))[0] for family in range(len(space.families))])
+    assert len(shares) > 2
+    assert 0.9 < shares.max() <= 1.0
+
+
 @functools.cache
 def varied(objective):
     axes = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.kept import remembered
+from roofsim.kept import Kept, remembered
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
 
@@ -70,15 +69,25 @@ class PipelinePlan:
         return most
 
 
-@lru_cache(maxsize=64)
+#: Pieces of work of the plans that are kept, 64 bytes each.
+_MOST_PIECES: Final = 2**20
+PLANS: Final[Kept[PipelinePlan]] = Kept(_MOST_PIECES, lambda made: made.size)
+
+
 def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int = 1) -> PipelinePlan:
-    """Sort the work of all stages by what waits for what.
+    """Sort the work of all stages by what waits for what; the latest are kept.
 
     Raises
     ------
     ValueError
         If the order can never run: some work waits for itself.
     """
+    return PLANS.get(
+        (schedule, stages, micro_batches, virtual), lambda: _made(schedule, stages, micro_batches, virtual)
+    )
+
+
+def _made(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int) -> PipelinePlan:
     placement = np.array(schedule.placement(stages, virtual))
     parts = len(placement)
     of_stage = [np.flatnonzero(placement == stage) for stage in range(stages)]

@@ -18,11 +18,12 @@ FamilyWords stand on the first axis, rows of numbers on the second; what depends
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.kept import remembered
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     #: Part of what a layer takes -> that of one layer, and of the ends of the model, in each row.
     Costs = Mapping[str, tuple[Array, Array]]
 
+_TINY: Final = float(np.finfo(float).tiny)
 #: Rounding.
 SLACK: Final = 1.0 - 1e-9
 #: An update may be slowed by power by at most this factor of its seconds at full clock.
@@ -110,17 +112,18 @@ class FamilyWords:
             places=np.array([at[one] * len(kinds) + of[other] for one, other in zip(dealt, shards, strict=True)]),
         )
 
-    @property
+    @cached_property
     def counted(self) -> Array:
         """How many layers the ends count as."""
         return self.embedding + self.loss
 
-    def splits(self, *, several: bool) -> Array:
+    @remembered
+    def splits(self, several: bool) -> Array:
         """Tell which schedules part gradients of weights from those of inputs, with one chunk or with several."""
         split = [float(_schedule(name, several=several).splits_backward) for name in self.schedules]
         return np.array(split).reshape(-1, 1, 1)
 
-    @property
+    @cached_property
     def folds(self) -> NDArray[np.bool_]:
         """Whether the first stage has the head, where there are several chunks."""
         first = [_schedule(name, several=True).head_on_first(2.0) for name in self.schedules]
@@ -187,12 +190,12 @@ class Layouts:
         parts: dict[str, Any] = {name: each[where] for name, each in columns.items() if isinstance(each, np.ndarray)}
         return replace(self, **parts)
 
-    @property
+    @cached_property
     def layers(self) -> float:
         """Layers that are alike."""
         return float(self.resolved.model.layers_alike() or 0)
 
-    @property
+    @cached_property
     def others(self) -> float:
         """Layers that are not: they come before those that are."""
         return float(self.resolved.model.traits().depth) - self.layers
@@ -336,9 +339,9 @@ def _seconds(resolved: Resolved, parts: dict[str, Array], update: Array, micro: 
     short, drawn = np.maximum(parts["short"], 0.0), np.maximum(parts["drawn"], 0.0)
     stretch: Any = np.inf
     for more in (0.0, np.maximum(update, 0.0) / micro):  # none of the update, and all of it
-        together = np.maximum(short + more, np.finfo(float).tiny)
+        together = np.maximum(short + more, _TINY)
         limited = smooth_maximum(together, throttled(together, drawn, clock_power), norm)
-        stretch = np.minimum(stretch, (limited - together) / np.maximum(drawn, np.finfo(float).tiny))
+        stretch = np.minimum(stretch, (limited - together) / np.maximum(drawn, _TINY))
     device: Array = short + np.maximum(parts["held"], 0.0) + np.maximum(parts["links"], 0.0)
     device = device + np.where(drawn > 0.0, drawn * np.maximum(stretch, 0.0), 0.0)
     return device, parts["host"] - _SLOWED * np.maximum(update, 0.0) / micro
@@ -364,7 +367,7 @@ def _bubbled(layouts: Layouts, words: FamilyWords, fewer: Array, left: Array, la
     """Return the seconds of a pipeline at least, with layers of `layer` seconds dealt out as they are; families by rows."""
     stages, micro, depth = layouts.stages, layouts.micro_batches, layouts.layers
     several = layouts.chunks > 1.0
-    split = np.where(several, words.splits(several=True), words.splits(several=False))
+    split = np.where(several, words.splits(True), words.splits(False))
     way = np.where(split > 0.0, 0.0, 1.0 / layouts.chunks)
     last = np.maximum(fewer - words.loss - layouts.others_from(words, stages - 1.0, fewer), 0.0)
     through = (micro * last + np.maximum(depth - last, 0.0) * way) * layer + np.where(

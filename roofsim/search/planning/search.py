@@ -44,7 +44,7 @@ _TOGETHER: Final = 2**18
 #: Digits of a bound by which blocks are ordered: machines must not differ in it.
 _DIGITS_OF_ORDER: Final = 6
 #: Rows of a block that are looked at to order it among the others, evenly spaced.
-_LOOKED_AT: Final = 1024
+_LOOKED_AT: Final = 256
 
 
 @dataclass(frozen=True)
