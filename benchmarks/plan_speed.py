@@ -77,7 +77,15 @@ CASES: dict[str, dict[str, Any]] = {
     for gpus in (512, 1024, 2048, 4096, 8192, 16384)
 }
 #: How time grows with layouts: GPUs, whether parts of the state may be on the host, and how many batches are tried.
-GROWTH = ((64, False, 1), (1024, False, 1), (1024, True, 1), (1024, True, 8), (1024, True, 80), (1024, True, 800))
+GROWTH = (
+    (64, False, 1),
+    (1024, False, 1),
+    (1024, True, 1),
+    (1024, True, 8),
+    (1024, True, 80),
+    (1024, True, 800),
+    (1024, True, 8000),
+)
 #: GPT-3 175B, its layers apart.
 GPT3 = {
     "family": "decoder", "hidden_size": 12288, "num_attention_heads": 96, "vocab_size": 51200, "max_sequence_length": 2048,
@@ -177,18 +185,26 @@ def _said(value: Any) -> str:
 
 
 def drawn(rows: list[dict[str, Any]], path: str) -> None:
-    """Draw how the seconds of a core grow with layouts, and of those the ones that bounds alone take."""
+    """Draw how the seconds of a core grow with layouts, and of those the ones that bounds alone take; and with layers."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    known = sorted((row["layouts"], row["process s"], row["bounded/s"]) for row in rows)
-    layouts = [each for each, _, _ in known]
-    axes.loglog(layouts, [seconds for _, seconds, _ in known], "o-", label="whole search, with its certificate")
-    axes.loglog(layouts, [each / rate for each, _, rate in known], "s--", label="bounds alone")
-    axes.set(xlabel="layouts of the space", ylabel="seconds of one core")
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend()
+    named = {f"gpt3-175b with {number} layers, 1,024 A100": number for number in LAYERS}
+    figure = Figure(figsize=(9.0, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, label, known in (
+        (left, "layouts of the space", [(row["layouts"], row) for row in rows if row["search"] not in named]),
+        (right, "layers of the model", [(named[row["search"]], row) for row in rows if row["search"] in named]),
+    ):
+        known.sort(key=lambda pair: pair[0])
+        places = [place for place, _ in known]
+        axes.loglog(places, [row["process s"] for _, row in known], "o-", label="whole search, with its certificate")
+        axes.loglog(places, [row["layouts"] / row["bounded/s"] for _, row in known], "s--", label="bounds alone")
+        axes.set(xlabel=label)
+        axes.grid(visible=True, alpha=0.3)
+    left.set(ylabel="seconds of one core")
+    left.legend()
+    right.set_xticks(LAYERS, [str(number) for number in LAYERS])
+    right.minorticks_off()
     figure.savefig(path)
 
 
