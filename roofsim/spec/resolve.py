@@ -134,7 +134,9 @@ class Resolver:
         assert hardware is not None
         assert degrees is not None
         self.assumed += hardware.assumed
-        check_card(engine, hardware.gpu, scenario.workload.phase, self.document.place(("workload", "engine")))
+        wanted = scenario.workload
+        place = self.document.place(("workload", "engine"))
+        check_card(engine, hardware.gpu, wanted.phase, place, wanted.precision)
         precision = self.precision(scenario.workload, engine, hardware, model.stored)
         words = scenario.workload.model_copy(update={"engine": self.engine_label})
         case = self.workload(
