@@ -321,7 +321,7 @@ class DecoderLayers:
         if model.fused_query_key_value:
             repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
             both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=bias, repeated=repeated)
-            both = self._clipped(both)
+            both = layers.pointwise("clamp", both) if model.clipped_query_key_value else both
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
@@ -332,14 +332,15 @@ class DecoderLayers:
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
-            q, k, v = (self._clipped(part) for part in (q, k, v))
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
+        if model.clipped_query_key_value and not model.fused_query_key_value:
+            q, k, v = (self._clipped(part) for part in (q, k, v))
         return q, k, v, gate
 
     def _clipped(self, x: Tensor) -> Tensor:
-        """Return projections within the bounds that the model gives them."""
-        return self.layers.pointwise("clamp", x) if self.model.clipped_query_key_value else x
+        """Return projections within the bounds that the model gives them, in place: autograd needs them as they were."""
+        return self.layers.pointwise("clamp", self.layers.copy(x) if self.layers.flavour.training else x)
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         layers, form = self.layers, self.model.normalization_weight
