@@ -33,7 +33,18 @@ from transformers.models.phimoe.modeling_phimoe import PhimoeExperts
 
 IMPORTED = Path(__file__).parents[2] / "tests/importers"
 PUBLISHED = ("published.json", "published_hub.json")
-COLUMNS = ("model", "attention", "layers", "dense_layers", "batch", "length", "parameters", "forward_flops", "saved", "changes")
+COLUMNS = (
+    "model",
+    "attention",
+    "layers",
+    "dense_layers",
+    "batch",
+    "length",
+    "parameters",
+    "forward_flops",
+    "saved",
+    "changes",
+)
 LAYERS, BATCH, LENGTH = 4, 2, 512
 #: Where fake tensors lie; a build for the CPU, whose flash kernel has the same results, knows no other device.
 DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"

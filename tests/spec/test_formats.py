@@ -245,7 +245,7 @@ def test_an_earlier_version_runs_on_cards_that_a_later_one_left_behind(engine, r
     if runs:
         assert resolve(request).engine.kernels.not_on == ("kepler",)
         return
-    with pytest.raises(SpecError, match="engine tensorrt does not run on .* architecture pascal"):
+    with pytest.raises(SpecError, match=r"engine tensorrt does not run on .* architecture pascal"):
         resolve(request)
 
 

@@ -59,6 +59,7 @@ def logits(context: Context, block: blocks.LogitsBlock, x: Tensor, _: Kept) -> T
         head_bias=block.bias,
         logit_soft_cap=block.soft_cap,
         logit_scale=block.scale,
+        logits_in_fp32=block.in_fp32,
     )
     return language_head(part, x, context.table)
 

@@ -18,10 +18,22 @@ from roofsim.spec.reading.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Protocol
 
     from roofsim.spec.engine.facts import Stated
     from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.precision.formats import FormatFamily
+
+    class Wanted(Protocol):
+        """What a workload asks of an engine: its phase, and its precision, if it states one."""
+
+        @property
+        def phase(self) -> str:
+            """The phase."""
+
+        @property
+        def precision(self) -> str | PrecisionRoles | None:
+            """The name of a precision, or the types of its roles."""
 
 
 _TRAINER: Final = "sets up trainings of transformers, whose kernels its configuration chooses"
@@ -250,9 +262,7 @@ def check_phase(engine: Engine, phase: str, place: Place) -> None:
     raise SpecError(Problem(message, place, "workload.engine", hint))
 
 
-def check_card(
-    engine: Engine, gpu: Gpu, phase: str, place: Place, precision: str | PrecisionRoles | None = None
-) -> None:
+def check_card(engine: Engine, gpu: Gpu, wanted: Wanted, place: Place) -> None:
     """Refuse a card that the engine does not run on, and name engines that do, with the weights that are asked for.
 
     Raises
@@ -262,7 +272,7 @@ def check_card(
     """
     if _runs_on(engine, gpu):
         return
-    family = None if phase == "train" else _weights_asked_for(precision)
+    phase, family = wanted.phase, None if wanted.phase == "train" else _weights_asked_for(wanted.precision)
     others = (catalog_engine(name) for name in catalog.names("engine"))
     able = [
         other.name

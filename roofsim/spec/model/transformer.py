@@ -193,6 +193,7 @@ class DecoderModel(TransformerModel):
     attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
     logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
     logit_scale: bool = Field(default=False, description="A constant factor on logits (Cohere).")
+    logits_in_fp32: bool = Field(default=False, description="The model widens its logits itself (Nemotron-H).")
     residual_scale: bool = Field(
         default=False, description="A constant factor on what sublayers add (Granite, MiniCPM)."
     )
