@@ -28,9 +28,12 @@ from __future__ import annotations
 import csv
 import sys
 
+import cases_detectors
+import cases_diffusion
 import cases_graphs
 import cases_hybrids
 import cases_images
+import cases_recommenders
 import cases_tokens
 import cases_towers
 import cases_video
@@ -38,7 +41,10 @@ import cases_volumes
 from counting import count, none, saved, tower
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
-MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes, cases_graphs)
+MODULES = (
+    cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes, cases_graphs, cases_diffusion,
+    cases_detectors, cases_recommenders,
+)  # fmt: skip
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 LOSSES = {name: loss for module in MODULES for name, loss in getattr(module, "LOSSES", {}).items()}
 SIZES = {name: size for module in MODULES for name, size in getattr(module, "SIZES", {}).items()}

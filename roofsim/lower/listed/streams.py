@@ -81,8 +81,9 @@ def _joint(context: Context, block: streams.JointAttentionBlock, x: Tensor) -> J
         "hidden_size": x.shape[-1],
         "num_attention_heads": context.size(block.num_attention_heads),
         "query_key_norm": block.query_key_norm,
+        "query_key_norm_form": "mixed",
         "position_embedding": "rotary" if block.rotary else "sincos",
         "conditioning": "text",
     }
     model = DitModel.model_construct(**fields)
-    return JointDit(model, context.call, context.layers.b, context.layers, norm_form="mixed")
+    return JointDit(model, context.call, context.layers.b, context.layers)
