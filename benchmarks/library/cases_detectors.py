@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -89,8 +90,7 @@ class _Unet(nn.Module):
         super().__init__()
         widths = (64, 128, 256, 512, 1024)
         self.first = _twice(3, 64)
-        down = zip(widths[:-1], widths[1:], strict=True)
-        self.down = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), _twice(*pair)) for pair in down)
+        self.down = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), _twice(*pair)) for pair in pairwise(widths))
         self.up = nn.ModuleList(nn.ConvTranspose2d(width, width // 2, 2, 2) for width in widths[:0:-1])
         self.merge = nn.ModuleList(_twice(width, width // 2) for width in widths[:0:-1])
         self.last = nn.Conv2d(64, 2, 1)

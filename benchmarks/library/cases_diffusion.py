@@ -45,7 +45,9 @@ _SDXL = {
 def _dit() -> Any:
     from diffusers import DiTTransformer2DModel
 
-    return DiTTransformer2DModel(num_attention_heads=16, attention_head_dim=72, num_layers=28, out_channels=8, sample_size=32)
+    return DiTTransformer2DModel(
+        num_attention_heads=16, attention_head_dim=72, num_layers=28, out_channels=8, sample_size=32
+    )
 
 
 def _dit_call(model: Any) -> Any:
@@ -63,9 +65,11 @@ def _sd3(**fields: Any) -> Any:
 
 
 def _sd3_call(text: int) -> Callable[[Any], Any]:
-    return lambda model: model(
-        numbers(1, 16, 128, 128), encoder_hidden_states=numbers(1, text, 4096), pooled_projections=numbers(1, 2048), timestep=_time(),
-    )  # fmt: skip
+    def call(model: Any) -> Any:
+        words, pooled = numbers(1, text, 4096), numbers(1, 2048)
+        return model(numbers(1, 16, 128, 128), encoder_hidden_states=words, pooled_projections=pooled, timestep=_time())
+
+    return call
 
 
 def _flux(**fields: Any) -> Any:

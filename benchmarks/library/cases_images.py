@@ -70,7 +70,13 @@ def _detr() -> Any:
 
     # Its layers look whether all they made is finite: without values it is.
     torch.isfinite = lambda _given: SimpleNamespace(all=lambda: True)
-    return DetrForObjectDetection(DetrConfig(use_pretrained_backbone=False, num_labels=91))
+    model = DetrForObjectDetection(DetrConfig(use_pretrained_backbone=False, num_labels=91))
+    for (
+        name,
+        weight,
+    ) in model.model.backbone.named_parameters():  # as facebookresearch/detr trains it (models/backbone.py)
+        weight.requires_grad_(any(stage in name for stage in ("layer2", "layer3", "layer4")))
+    return model
 
 
 def _clip(patch: int, width: int, layers: int, heads: int, text: int) -> Any:

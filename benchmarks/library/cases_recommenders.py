@@ -49,7 +49,9 @@ class _Tables(torch.nn.Module):
         from torchrec.modules.embedding_configs import EmbeddingBagConfig
 
         return [
-            EmbeddingBagConfig(name=f"t{place}", embedding_dim=128, num_embeddings=len(table), feature_names=[f"f{place}"])
+            EmbeddingBagConfig(
+                name=f"t{place}", embedding_dim=128, num_embeddings=len(table), feature_names=[f"f{place}"]
+            )
             for place, table in enumerate(self.tables)
         ]
 

@@ -167,7 +167,10 @@ def none(out: Any) -> Any:
 def _tensors(given: Any) -> Iterator[torch.Tensor]:
     """Iterate over the tensors of what a node holds."""
     if isinstance(given, torch.Tensor):
-        if given.dim() or given.dtype not in (torch.float64, torch.int64):  # a number of the code is held as one of the host
+        if given.dim() or given.dtype not in (
+            torch.float64,
+            torch.int64,
+        ):  # a number of the code is held as one of the host
             yield given
     elif isinstance(given, list | tuple | dict):
         for each in given.values() if isinstance(given, dict) else given:

@@ -28,7 +28,9 @@ with Path(__file__).with_name("listed_reference.csv").open(encoding="utf-8") as 
 
 #: Small things that the library keeps, and what a model's list leaves out (or the other way), as parts of the whole.
 NEARLY = {
-    **dict.fromkeys(("sam-vit-base", "sam-vit-large", "sam-vit-huge"), 5e-3),
+    **dict.fromkeys(("sam-vit-base", "sam-vit-large", "sam-vit-huge"), 1.2e-3),
+    # Its first layers read tokens that lie channel by channel, copied for each projection, and zeros where its queries begin.
+    "detr-resnet-50": 2e-3,
     # Tables of positions are those of each image, in fp32 for Qwen: here one of a whole batch, in the type of the rest.
     **dict.fromkeys(("qwen2-vl-2b-vision", "qwen2-vl-7b-vision", "qwen2.5-vl-7b", "qwen3-vl-8b-vision"), 4e-4),
     **dict.fromkeys(("mistral-small-3.1-24b-vision", "pixtral-12b"), 1e-4),
@@ -64,8 +66,8 @@ def test_parameters_and_flops_are_those_of_the_library(row):
     part = [op for op in graph if row["part"] in ("", "all", "hybrid") or op.name.startswith(f"{row['part']}.")]
     flops = {kind: sum(op.flops() * op.repeats for op in part if op.group is kind) for kind in Kind}
     apart = 0.0 if row["part"] == "all" else flops[Kind.ATTENTION]
-    drawn = {"rel": NEARLY[row["model"]] if row["model"] in SEEDS else 0.0}
-    assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == pytest.approx(int(row["products"]), **drawn, abs=0.0)
+    drawn = NEARLY[row["model"]] if row["model"] in SEEDS else 0.0
+    assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == pytest.approx(int(row["products"]), rel=drawn, abs=0.0)
     if row["part"] == "hybrid":  # products of chunks inside of a scan are written as attention's
         apart -= sum(op.flops() * op.repeats for op in part if op.group is Kind.ATTENTION is not op.kind)
     assert apart == int(row["attention"])
@@ -76,8 +78,6 @@ def test_what_autograd_keeps_is_what_the_library_keeps(row):
     """To the byte; small copies differ where attention or norms are: tables of positions, weights of norms in fp32.
 
     Gemma 3n: a second table of positions, ids of the second table of tokens, a number for each layer that cuts gates off.
-
-    SAM's decoder adds positions to keys and queries at each of its layers, which its file leaves out: half a per cent at most.
 
     Of a tower, whose result is summed, what its own ops made is compared. What is fetched from the host enters the library's.
     """

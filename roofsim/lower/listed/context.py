@@ -165,6 +165,7 @@ class Context:
         """Return the part that builds an attention block, and its kind."""
         fields = self.fields(block)
         causal = fields.pop("causal")
+        fields.pop("positions", None)
         window = fields.get("sliding_window")
         part = self.part(x, causal=self.model.causal if causal is None else causal, **fields)
         return part, LayerKind(window, expert=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, graphs, mixers, time_mixes
+    from roofsim.spec.model.layers import blocks, crossing, graphs, mixers, time_mixes
 
 Kept = dict[str, Any]
 
@@ -72,7 +72,8 @@ def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, kept: K
     part, kind = context.attention(block, x)
     shared = context.shared_of(block, part, kind, x)
     if block.key_values is None and block.key_values_as is None:
-        return part.attention(x, shared, kind)
+        positions = None if block.positions is None else kept[block.positions]
+        return part.attention(x, shared, kind, positions=positions)
     key_values = KeyValues()
     if block.key_values is not None:
         keys, values = pair_of(block.key_values)
@@ -84,7 +85,7 @@ def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, kept: K
     return out
 
 
-def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
+def cross_attention(context: Context, block: crossing.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build attention to another tensor."""
     layers, memory = context.layers, kept[block.memory]
     count, width = context.size(block.num_attention_heads), x.shape[-1]
@@ -93,8 +94,10 @@ def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tens
     heads = Heads(heads=count, kv_heads=shared, head_size=size, value_head_size=size, causal=False)
     bias = ProjectionBiases.all(block.biases)
     with layers.b.scope(Purpose.CROSS_ATTENTION):
-        q = layers.linear(x, count * size, Purpose.QUERY, bias=bias.query)
-        k = layers.linear(memory, shared * size, Purpose.KEY, bias=bias.key)
+        asking = x if block.positions is None else layers.add(x, kept[block.positions])
+        asked = memory if block.memory_positions is None else layers.add(memory, kept[block.memory_positions])
+        q = layers.linear(asking, count * size, Purpose.QUERY, bias=bias.query)
+        k = layers.linear(asked, shared * size, Purpose.KEY, bias=bias.key)
         if block.query_key_norm == "full":
             form = block.normalization_weight
             q, k = layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)

@@ -116,8 +116,8 @@ class DitModel(DiffusionModel):
     query_key_norm: bool = Field(default=False, description="RMS norms on queries and keys.")
     query_key_norm_form: Literal["kernel", "mixed"] = Field(
         default="kernel",
-        description="How the library's code writes them: as torch.nn.RMSNorm, one kernel (Flux), or op by op in fp32, where the engine "
-        "has no kernel for that (SD 3.5).",
+        description="How the library's code writes them: as torch.nn.RMSNorm, one kernel (Flux), or op by op in fp32, "
+        "where the engine has no kernel for that (SD 3.5).",
     )
     guidance_embedding: bool = Field(default=False, description="An embedding of the guidance scale (distilled Flux).")
     packed_latents: bool = Field(
