@@ -78,10 +78,18 @@ class _EmbeddingGemma(torch.nn.Module):
         super().__init__()
         self.model = Gemma3TextModel(
             Gemma3TextConfig(
-                vocab_size=262144, hidden_size=768, intermediate_size=1152, num_hidden_layers=24, num_attention_heads=3,
-                num_key_value_heads=1, head_dim=256, max_position_embeddings=2048, query_pre_attn_scalar=256,
-                sliding_window=512, use_bidirectional_attention=True,
-            )  # fmt: skip
+                vocab_size=262144,
+                hidden_size=768,
+                intermediate_size=1152,
+                num_hidden_layers=24,
+                num_attention_heads=3,
+                num_key_value_heads=1,
+                head_dim=256,
+                max_position_embeddings=2048,
+                query_pre_attn_scalar=256,
+                sliding_window=512,
+                use_bidirectional_attention=True,
+            )
         )
         self.up, self.down = torch.nn.Linear(768, 3072, bias=False), torch.nn.Linear(3072, 768, bias=False)
 
@@ -101,7 +109,12 @@ def _tokens(model: Any) -> Any:
 
 
 #: Tokens of a sample of models that are not counted at their usual size: no window hides any.
-SIZES: dict[str, int] = {"gemma-3n-e2b": 256, "gemma-3n-e4b": 256, "embeddinggemma-300m": 256, "jina-embeddings-v3": 512}
+SIZES: dict[str, int] = {
+    "gemma-3n-e2b": 256,
+    "gemma-3n-e4b": 256,
+    "embeddinggemma-300m": 256,
+    "jina-embeddings-v3": 512,
+}
 CASES: dict[str, Case] = {
     "gemma-3n-e2b": ("transformers", "", partial(_gemma3n, 30, 8192, 10), _tokens),
     "gemma-3n-e4b": ("transformers", "", partial(_gemma3n, 35, 16384, 15), _tokens),

@@ -282,7 +282,7 @@ def test_positions_are_added_to_what_queries_and_keys_are_made_of_alone():
     """DETR: one sum for queries and keys of a layer, one of the memory for keys; values are those of the tokens themselves."""
     own = {"attention": {"num_attention_heads": 2, "positions": "places"}}
     other = {"num_attention_heads": 2, "memory": "seen", "positions": "places", "memory_positions": "places"}
-    stack = [
+    stack: list[Any] = [
         {"linear": 64, "as": "seen"},
         {"aside": ["sines"], "as": "places"},
         {"residual": [own]},

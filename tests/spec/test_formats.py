@@ -245,8 +245,10 @@ def test_an_earlier_version_runs_on_cards_that_a_later_one_left_behind(engine, r
     if runs:
         assert resolve(request).engine.kernels.not_on == ("kepler",)
         return
-    with pytest.raises(SpecError, match=r"engine tensorrt does not run on .* architecture pascal"):
+    with pytest.raises(SpecError, match=r"engine tensorrt does not run on .* architecture pascal") as caught:
         resolve(request)
+    assert "onnxruntime" in caught.value.problems[0].hint
+    assert "llama.cpp" not in caught.value.problems[0].hint, "images are not what it runs"
 
 
 def test_a_card_without_a_maker_is_taken_for_one_that_the_engine_runs_on():

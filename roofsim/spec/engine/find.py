@@ -262,8 +262,8 @@ def check_phase(engine: Engine, phase: str, place: Place) -> None:
     raise SpecError(Problem(message, place, "workload.engine", hint))
 
 
-def check_card(engine: Engine, gpu: Gpu, wanted: Wanted, place: Place) -> None:
-    """Refuse a card that the engine does not run on, and name engines that do, with the weights that are asked for.
+def check_card(engine: Engine, gpu: Gpu, family: str, wanted: Wanted, place: Place) -> None:
+    """Refuse a card that the engine does not run on, and name engines that run models of a family there as they are asked for.
 
     Raises
     ------
@@ -272,14 +272,11 @@ def check_card(engine: Engine, gpu: Gpu, wanted: Wanted, place: Place) -> None:
     """
     if _runs_on(engine, gpu):
         return
-    phase, family = wanted.phase, None if wanted.phase == "train" else _weights_asked_for(wanted.precision)
+    phase, stored = wanted.phase, None if wanted.phase == "train" else _weights_asked_for(wanted.precision)
     others = (catalog_engine(name) for name in catalog.names("engine"))
-    able = [
-        other.name
-        for other in others
-        if phase in other.phases and _runs_on(other, gpu) and _has_kernels(other, family, gpu)
-    ]
-    runs = phase if family is None else f"{phase} with {family}"
+    others = (other for other in others if phase in other.phases and other.takes(family) and _runs_on(other, gpu))
+    able = [other.name for other in others if _has_kernels(other, stored, gpu)]
+    runs = phase if stored is None else f"{phase} with {stored}"
     kernels = engine.kernels
     reason, changed = (
         (f"it runs on those of {' and '.join(kernels.vendors)} alone", "vendors")
@@ -311,9 +308,9 @@ def _weights_asked_for(precision: str | PrecisionRoles | None) -> FormatFamily |
     return None if name is None or weight_format(name) is None else format_family(name)
 
 
-def _has_kernels(engine: Engine, family: FormatFamily | None, gpu: Gpu) -> bool:
+def _has_kernels(engine: Engine, stored: FormatFamily | None, gpu: Gpu) -> bool:
     """Tell whether an engine states that it runs a family of weight formats on a card; of none, always."""
     facts = engine.precision
-    return family is None or (
-        family in (facts.formats or ()) and gpu.architecture not in facts.formats_not_on.get(family, ())
+    return stored is None or (
+        stored in (facts.formats or ()) and gpu.architecture not in facts.formats_not_on.get(stored, ())
     )
