@@ -18,16 +18,19 @@ def _retinanet(trunk: str, classes: int) -> Any:
     from torchvision.ops.feature_pyramid_network import LastLevelP6P7
     from torchvision.ops.misc import FrozenBatchNorm2d
 
-    # As with weights of ImageNet: norms are frozen. All stages are trained.
+    # As with weights of ImageNet: norms are frozen, and three stages trained.
     maps = getattr(models, trunk)(norm_layer=FrozenBatchNorm2d)
-    seen = _resnet_fpn_extractor(maps, 5, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256))
+    seen = _resnet_fpn_extractor(maps, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256))
     return RetinaNet(seen, classes)
 
 
 def _retinanet_v2() -> Any:
     from torchvision.models.detection import retinanet_resnet50_fpn_v2
 
-    return retinanet_resnet50_fpn_v2(weights=None, weights_backbone=None)
+    model = retinanet_resnet50_fpn_v2(weights=None, weights_backbone=None)
+    for name, weight in model.backbone.body.named_parameters():
+        weight.requires_grad_(name.startswith(("layer2", "layer3", "layer4")))
+    return model
 
 
 def _retinanet_call(model: Any) -> Any:
