@@ -71,14 +71,14 @@ def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, kept: K
     """Build self-attention with its cache, or over the keys and values of another layer."""
     part, kind = context.attention(block, x)
     shared = context.shared_of(block, part, kind, x)
+    positions = None if block.positions is None else kept[block.positions]
     if block.key_values is None and block.key_values_as is None:
-        positions = None if block.positions is None else kept[block.positions]
         return part.attention(x, shared, kind, positions=positions)
     key_values = KeyValues()
     if block.key_values is not None:
         keys, values = pair_of(block.key_values)
         key_values.pair = kept[keys], kept[values]
-    out = part.attention(x, shared, kind, key_values=key_values)
+    out = part.attention(x, shared, kind, key_values=key_values, positions=positions)
     if block.key_values_as is not None:
         assert key_values.pair is not None
         kept.update(zip(pair_of(block.key_values_as), key_values.pair, strict=True))

@@ -205,9 +205,10 @@ class _Net:
         out = self._run(step.residual, x, kept)
         with layers.b.scope("shortcut"):
             other = self._run(step.shortcut or (), x, dict(kept))
-        if other.dtype is FP32 and not step.inplace:  # The sum has the wider type of both: that of its first part.
+        inplace = len(x.shape) > 3 if step.inplace is None else step.inplace
+        if other.dtype is FP32 and not inplace:  # The sum has the wider type of both: that of its first part.
             out, other = other, out
-        return layers.add(out, other, inplace=len(x.shape) > 3 if step.inplace is None else step.inplace)
+        return layers.add(out, other, inplace=inplace)
 
     def _branches(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
         outs = []

@@ -141,6 +141,8 @@ class DitModel(DiffusionModel):
             given = [name for name in text_only if getattr(self, name)]
             if given or self.position_embedding != "sincos":
                 raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")
+        if self.query_key_norm_form != "kernel" and not self.query_key_norm:
+            raise ValueError(f"query_key_norm_form: {self.query_key_norm_form} needs query_key_norm: true")
         if self.num_dual_layers >= self.num_layers:
             raise ValueError(
                 f"num_dual_layers {self.num_dual_layers}: expected fewer than num_layers {self.num_layers}, whose last "
