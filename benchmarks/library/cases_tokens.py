@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from counting import Case, classes, ids, numbers
+from counting import Case, classes, ids, numbers, squares
 
 
 def _conformer() -> Any:
@@ -69,15 +69,57 @@ def _gemma3n(layers: int, inner: int, shared: int) -> Any:
     return Gemma3nForCausalLM(Gemma3nTextConfig(**sizes))
 
 
+class _EmbeddingGemma(torch.nn.Module):
+    """Gemma 3 without the causal mask, averaged, with the linear layers that sentence-transformers puts behind it."""
+
+    def __init__(self) -> None:
+        from transformers import Gemma3TextConfig, Gemma3TextModel
+
+        super().__init__()
+        self.model = Gemma3TextModel(
+            Gemma3TextConfig(
+                vocab_size=262144,
+                hidden_size=768,
+                intermediate_size=1152,
+                num_hidden_layers=24,
+                num_attention_heads=3,
+                num_key_value_heads=1,
+                head_dim=256,
+                max_position_embeddings=2048,
+                query_pre_attn_scalar=256,
+                sliding_window=512,
+                use_bidirectional_attention=True,
+            )
+        )
+        self.up, self.down = torch.nn.Linear(768, 3072, bias=False), torch.nn.Linear(3072, 768, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        seen = self.model(input_ids=tokens, use_cache=False).last_hidden_state
+        return torch.nn.functional.normalize(self.down(self.up(seen.mean(1))))
+
+
+def _jina() -> Any:
+    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
+
+    return JinaEmbeddingsV3Model(JinaEmbeddingsV3Config())
+
+
 def _tokens(model: Any) -> Any:
     return model(input_ids=ids(SIZES["gemma-3n-e2b"]), use_cache=False)
 
 
 #: Tokens of a sample of models that are not counted at their usual size: no window hides any.
-SIZES: dict[str, int] = {"gemma-3n-e2b": 256, "gemma-3n-e4b": 256}
+SIZES: dict[str, int] = {
+    "gemma-3n-e2b": 256,
+    "gemma-3n-e4b": 256,
+    "embeddinggemma-300m": 256,
+    "jina-embeddings-v3": 512,
+}
 CASES: dict[str, Case] = {
     "gemma-3n-e2b": ("transformers", "", partial(_gemma3n, 30, 8192, 10), _tokens),
     "gemma-3n-e4b": ("transformers", "", partial(_gemma3n, 35, 16384, 15), _tokens),
+    "embeddinggemma-300m": ("transformers", "", _EmbeddingGemma, lambda model: model(ids(256))),
+    "jina-embeddings-v3": ("transformers", "", _jina, lambda model: model(input_ids=ids(512))),
     "parakeet-ctc-0.6b": ("transformers", "", partial(_parakeet, 24, 9), lambda model: model(numbers(1, 1600, 80))),
     "parakeet-ctc-1.1b": ("transformers", "", partial(_parakeet, 42, 5), lambda model: model(numbers(1, 1600, 80))),
     "parakeet-tdt-0.6b-v3": ("transformers", "", _parakeet_tdt, _parakeet_tdt_call),
@@ -85,4 +127,5 @@ CASES: dict[str, Case] = {
     "wav2vec2-conformer-rope-large": ("transformers", "", _conformer, lambda model: model(numbers(1, 160000))),
 }  # fmt: skip
 #: The loss of models whose saved bytes are counted.
-LOSSES = dict.fromkeys((*SIZES, "wav2vec2-conformer-rope-large"), classes)
+LOSSES = dict.fromkeys(("gemma-3n-e2b", "gemma-3n-e4b", "wav2vec2-conformer-rope-large"), classes)
+LOSSES |= {"embeddinggemma-300m": squares}

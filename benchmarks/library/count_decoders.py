@@ -9,8 +9,8 @@ tensors: shapes, types and storages, no values. Attention is PyTorch's flash ker
 for some once more the library's own code (`eager`: unfused). FLOPs are those of `FlopCounterMode`, which does not know grouped
 products: none are written of models with experts. DBRX's code takes its experts one after another, by indices that fake tensors
 do not have: they are those of Phi-3.5-MoE, as many parameters in grouped products. `saved` are the distinct storages that autograd
-keeps, parameters, buffers and inputs apart. Last run: transformers 5.23.0, torch 2.14.1; Command R+, DBRX and Phi-3.5-MoE: torch
-2.13.0.
+keeps, parameters, buffers and inputs apart. Last run: transformers 5.23.0, torch 2.14.1; Command R+, DBRX, Phi-3.5-MoE and the rows
+with `changes`, keys of the configuration, torch 2.13.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,18 @@ from transformers.models.phimoe.modeling_phimoe import PhimoeExperts
 
 IMPORTED = Path(__file__).parents[2] / "tests/importers"
 PUBLISHED = ("published.json", "published_hub.json")
-COLUMNS = ("model", "attention", "layers", "dense_layers", "batch", "length", "parameters", "forward_flops", "saved")
+COLUMNS = (
+    "model",
+    "attention",
+    "layers",
+    "dense_layers",
+    "batch",
+    "length",
+    "parameters",
+    "forward_flops",
+    "saved",
+    "changes",
+)
 LAYERS, BATCH, LENGTH = 4, 2, 512
 #: Where fake tensors lie; a build for the CPU, whose flash kernel has the same results, knows no other device.
 DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
@@ -55,6 +66,9 @@ DENSE = ("deepseek-v3.2", "glm-5")
 UNFUSED = (
     "pythia-1b", "command-r", "command-r-08-2024", "command-r7b", "command-r-plus", "falcon-7b", "falcon-40b", "redpajama-3b",
 )  # fmt: skip
+
+#: Keys that published configurations leave at nothing, and that another checkpoint may state.
+CHANGES = {"olmoe-1b-7b": {"clip_qkv": 8.0}, "mixtral-8x7b": {"router_jitter_noise": 0.1}}
 
 
 def flash(q, k, v, *_mask, dropout_p=0.0, scale=None, **_others):
@@ -140,8 +154,9 @@ def main() -> None:
     writer.writeheader()
     for name in DENSE:
         published[name] |= {"first_k_dense_replace": LAYERS}
-    unfused = ((name, "eager") for name in (*UNFUSED, *DENSE))
-    for name, attention in (*((name, "sdpa") for name in COUNTED), *unfused):
+    unfused = ((name, "eager", {}) for name in (*UNFUSED, *DENSE))
+    changed = ((name, "sdpa", changes) for name, changes in CHANGES.items())
+    for name, attention, changes in (*((name, "sdpa", {}) for name in COUNTED), *unfused, *changed):
         dense = max((published[name].get(key, 0) for key in DENSE_FIRST), default=0)
         sizes = {
             "model": name,
@@ -151,7 +166,8 @@ def main() -> None:
             "batch": BATCH,
             "length": LENGTH,
         }
-        writer.writerow(sizes | count(published[name], attention))
+        written = {"changes": json.dumps(changes) if changes else ""}
+        writer.writerow(sizes | count(published[name] | changes, attention) | written)
 
 
 if __name__ == "__main__":

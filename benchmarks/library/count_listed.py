@@ -1,7 +1,7 @@
 """Count parameters and FLOPs of models that the catalog lists layer by layer, by the libraries themselves, without a GPU.
 
-Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers, ultralytics, monai or
-torch_geometric (not in roofsim's own environment); `counting` itself needs transformers:
+Runs where torch and the library of the row are: torchvision, timm, transformers, diffusers, ultralytics, monai,
+torch_geometric or torchrec (not in roofsim's own environment); `counting` itself needs transformers:
 
     python benchmarks/library/count_listed.py > tests/lower/listed_reference.csv
     python benchmarks/library/count_listed.py gemma3-4b-vision      # one row
@@ -18,9 +18,10 @@ itself needs fewer copies): distinct storages that lead back from the end of the
 apart; `loss` says whether that of training is among them (it is not where targets are found on the host; of a tower
 the ``sum`` of its result is the end). `size` are the tokens of a sample where it is not the model's usual size.
 
-Last run: towers, hybrids, volumes, graphs and Wav2Vec2-Conformer torch 2.13.0 for the CPU, transformers 5.23.0, monai 1.6.1,
-torch_geometric 2.8.1; others torch 2.14.1 (Gemma 3n:
-2.13.0), torchvision 0.29.1, transformers 5.23.0, diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
+Last run: towers, hybrids, volumes, graphs, diffusion models of images, detectors, recommenders, embedding models and
+Wav2Vec2-Conformer torch 2.13.0 for the CPU, transformers 5.23.0, diffusers 0.42.1, torchvision 0.28.0, monai 1.6.1, torch_geometric
+2.8.1, torchrec 1.9.2 with fbgemm_gpu_cpu 1.8.0; others torch 2.14.1 (Gemma 3n: 2.13.0), torchvision 0.29.1, transformers 5.23.0,
+diffusers 0.42.1, ultralytics 8.4.190, timm 1.0.31.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from __future__ import annotations
 import csv
 import sys
 
+import cases_detectors
+import cases_diffusion
 import cases_graphs
 import cases_hybrids
 import cases_images
+import cases_recommenders
 import cases_tokens
 import cases_towers
 import cases_video
@@ -38,7 +42,10 @@ import cases_volumes
 from counting import count, none, saved, tower
 
 COLUMNS = ("model", "source", "part", "parameters", "products", "attention", "loss", "saved", "size")
-MODULES = (cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes, cases_graphs)
+MODULES = (
+    cases_hybrids, cases_tokens, cases_towers, cases_video, cases_images, cases_volumes, cases_graphs, cases_diffusion,
+    cases_detectors, cases_recommenders,
+)  # fmt: skip
 CASES = {name: case for module in MODULES for name, case in module.CASES.items()}
 LOSSES = {name: loss for module in MODULES for name, loss in getattr(module, "LOSSES", {}).items()}
 SIZES = {name: size for module in MODULES for name, size in getattr(module, "SIZES", {}).items()}

@@ -50,6 +50,21 @@ def layer_norm(given, normalized_shape, weight=None, bias=None, _eps=1e-5):
     return LayerNorm.apply(given, weight, bias, prod(normalized_shape))
 
 
+class RmsNorm(torch.autograd.Function):
+    """The kernel of a GPU; a build for the CPU computes it by several, in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor, weight: Any, parts: int) -> torch.Tensor:
+        """Return the normalised tensor; keep what went in, with the factor of each row."""
+        ctx.save_for_backward(given, weight, torch.empty(given.numel() // parts, dtype=torch.float32))
+        return torch.empty(given.shape, dtype=given.dtype)
+
+
+def rms_norm(given, normalized_shape, weight=None, _eps=None):
+    """Normalise the last dimensions by their root mean square."""
+    return RmsNorm.apply(given, weight, prod(normalized_shape))
+
+
 class BatchNorm(torch.autograd.Function):
     """The kernel of a GPU, whose means and deviations of channels are fp32, too."""
 
@@ -75,6 +90,7 @@ def dropout(given, p=0.5, training=True, inplace=False):
 torch.nn.functional.scaled_dot_product_attention = flash
 if DEVICE == "cpu":
     torch.nn.functional.layer_norm = layer_norm
+    torch.nn.functional.rms_norm = rms_norm
     torch.nn.functional.batch_norm = batch_norm
     torch.nn.functional.dropout = dropout
 # Keys and values as they are, for all heads that share them, as on a GPU.
@@ -120,6 +136,12 @@ def squares(out: Any) -> torch.Tensor:
     return functional.mse_loss(made, entering(torch.zeros_like(made)))
 
 
+def wide_squares(out: Any) -> torch.Tensor:
+    """Return the mean square of what comes out in fp32, from noise, as trainings of diffusion models take it."""
+    made = first(out)
+    return functional.mse_loss(made.float(), entering(torch.zeros_like(made)).float())
+
+
 def classes(out: Any) -> torch.Tensor:
     """Return the cross entropy of classes or tokens."""
     rows = first(out).flatten(0, -2)
@@ -145,7 +167,10 @@ def none(out: Any) -> Any:
 def _tensors(given: Any) -> Iterator[torch.Tensor]:
     """Iterate over the tensors of what a node holds."""
     if isinstance(given, torch.Tensor):
-        if given.dim() or given.dtype is not torch.float64:  # a number of the code is held as one of the host
+        if given.dim() or given.dtype not in (
+            torch.float64,
+            torch.int64,
+        ):  # a number of the code is held as one of the host
             yield given
     elif isinstance(given, list | tuple | dict):
         for each in given.values() if isinstance(given, dict) else given:

@@ -107,9 +107,13 @@ def selective_scan_fn(u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_
 
 def mamba_inner_fn(
     xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias, A, B=None,  # noqa: N803
-    C=None, D=None, delta_bias=None, delta_softplus=True,  # noqa: N803
+    C=None, D=None, delta_bias=None, delta_softplus=True, **_norms,  # noqa: N803
 ):  # fmt: skip
-    """Run a mixer of Mamba behind its first projection, while training."""
+    """Run a mixer of Mamba behind its first projection, while training.
+
+    Norms (Falcon-Mamba's ``MambaInnerFn``, selective_scan_with_ln_interface.py) come before the matrices that are kept; the
+    steps' come again with them.
+    """
     del B, C, delta_softplus
     weights = (conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight, out_proj_bias)
     return MambaInner.apply(xz, *weights, A, D, delta_bias)

@@ -78,11 +78,10 @@ def _minicpm(c: Fields) -> Mapping:
 
 def _olmoe(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
-    if c.has("clip_qkv"):
-        c.fail("clip_qkv", "clipped queries, keys and values are not supported; expected null")
     return gated(
         c,
         query_key_norm="full",
+        clipped_query_key_value=c.has("clip_qkv") and c.number("clip_qkv", 0.0) != 0.0,
         num_experts=c.whole("num_experts", "num_local_experts", default=64),
         experts_per_token=c.whole("num_experts_per_tok", default=8),
         router_normalized=c.flag("norm_topk_prob", False),

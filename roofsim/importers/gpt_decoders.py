@@ -121,6 +121,7 @@ def _mpt(c: Fields) -> Mapping:
         intermediate_size=c.whole("expansion_ratio", default=4) * c.whole("d_model"),
         position_embedding="alibi" if attention.flag("alibi", True) else positions,
         fused_query_key_value=True,
+        clipped_query_key_value=attention.number("clip_qkv", 0.0) != 0.0,
         biases=not c.flag("no_bias", True),
         tie_embeddings=tied(c, True),
         dropout=c.rate("resid_pdrop"),

@@ -46,13 +46,12 @@ def _mistral(c: Fields) -> Mapping:
 
 def _mixtral(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
-    if c.number("router_jitter_noise", 0.0) != 0.0:
-        c.fail("router_jitter_noise", "jitter on the router's input is not supported; expected 0")
     return gated(
         c,
         sliding_window=c.whole("sliding_window", default=None),
         num_experts=c.whole("num_local_experts"),
         experts_per_token=c.whole("num_experts_per_tok"),
+        expert_input_jitter="once" if c.number("router_jitter_noise", 0.0) > 0.0 else "none",
     )
 
 

@@ -134,7 +134,7 @@ class Resolver:
         assert hardware is not None
         assert degrees is not None
         self.assumed += hardware.assumed
-        check_card(engine, hardware.gpu, scenario.workload.phase, self.document.place(("workload", "engine")))
+        check_card(engine, hardware.gpu, model.family, scenario.workload, self.document.place(("workload", "engine")))
         precision = self.precision(scenario.workload, engine, hardware, model.stored)
         words = scenario.workload.model_copy(update={"engine": self.engine_label})
         case = self.workload(

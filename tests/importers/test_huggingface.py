@@ -160,7 +160,8 @@ BAD = [
     ("mpt-7b-alibi", {"norm_type": "rmsnorm"}, r"norm_type: 'rmsnorm' changes the structure"),
     ("bloom-560m", {"apply_residual_connection_post_layernorm": True}, r"apply_residual_connection_post_layernorm"),
     ("phi-2", {"qk_layernorm": True}, r"qk_layernorm: true changes the structure"),
-    ("mixtral-8x7b", {"router_jitter_noise": 0.1}, r"router_jitter_noise: jitter"),
+    ("mixtral-8x7b", {"router_jitter_noise": "0.1"}, r"router_jitter_noise: expected a number"),
+    ("mpt-7b-alibi", {"attn_config": {"clip_qkv": "6"}}, r"attn_config\.clip_qkv: expected a number"),
     ("mixtral-8x7b", {"output_router_logits": True}, r"output_router_logits: true changes the structure"),
     ("qwen2-7b", {"use_sliding_window": True, "max_window_layers": 21}, r"max_window_layers: 21 layers with full"),
     ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, r"decoder_sparse_step: 2 changes the structure.*expected 1"),
@@ -219,6 +220,7 @@ def test_bad_values_are_named(name, keys, message):
         ),
         ("dbrx-132b", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "weights of another norm than the sum"),
         ("dbrx-132b", {"attn_config": {"clip_qkv": "8"}}, "attn_config.clip_qkv: expected a number"),
+        ("olmoe-1b-7b", {"clip_qkv": True}, "clip_qkv: expected a number"),
         ("phi-3.5-moe", {"output_router_logits": True}, "output_router_logits: true changes the structure"),
     ],
 )

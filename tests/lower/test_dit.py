@@ -131,6 +131,7 @@ def test_samples_lose_their_class_only_while_training():
     [
         ({"num_attention_heads": 5}, "hidden_size 64 is not a multiple of num_attention_heads 5"),
         ({"query_key_norm": True}, "query_key_norm needs conditioning: text"),
+        ({"query_key_norm_form": "mixed"}, "query_key_norm_form: mixed needs query_key_norm: true"),
         ({"position_embedding": "rotary"}, "position_embedding: rotary needs conditioning: text"),
         ({"conditioning": "text", "packed_latents": True}, "packed_latents needs position_embedding: rotary"),
         ({"conditioning": "text", "max_positions": 16}, "the largest image is 256"),

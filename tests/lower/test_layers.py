@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import roofsim
+from roofsim.errors import SpecError
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Recurrence
 from roofsim.spec.model.layers.model import LayersModel
@@ -275,3 +276,36 @@ def test_the_examples_of_the_page_run(place, name, count, tmp_path):
         result = roofsim.run({"model": str(file), "workload": {"phase": phase}, "hardware": {"gpu": "h100"}})
         assert result.to_dict()["parameters"]["total"] == count
     assert result.scenario["model"]["name"] == name
+
+
+def test_positions_are_added_to_what_queries_and_keys_are_made_of_alone():
+    """DETR: one sum for queries and keys of a layer, one of the memory for keys; values are those of the tokens themselves."""
+    own = {"attention": {"num_attention_heads": 2, "positions": "places"}}
+    other = {"num_attention_heads": 2, "memory": "seen", "positions": "places", "memory_positions": "places"}
+    stack: list[Any] = [
+        {"linear": 64, "as": "seen"},
+        {"aside": ["sines"], "as": "places"},
+        {"residual": [own]},
+        {"residual": [{"cross_attention": other}]},
+        {"loss": "mse"},
+    ]
+    model = LayersModel(inputs="features", in_features=16, layers=stack)
+    graph = run(model, batch=2.0, size=8.0)
+    made = {op.outputs[0]: op for op in graph if op.phase is Phase.FORWARD and op.outputs}
+
+    def read(part):
+        return next(made[op.inputs[0].root] for op in graph if op.name.endswith(f"{part}.matmul"))
+
+    for attention, sums in (("self_attention", 1), ("cross_attention", 2)):
+        parts = {part: read(f"{attention}.{part}") for part in ("query", "key", "value")}
+        assert len({op for part, op in parts.items() if part != "value" and op.function == "add"}) == sums
+        assert f"{attention}.add" not in parts["value"].name
+    wrong = {"linear": 32, "as": "places"}
+    with pytest.raises(SpecError, match=r"cannot add tokens .* of width 32 to tokens .* of width 64"):
+        resolved(
+            {
+                "family": "layers",
+                "inputs": "features",
+                "layers": [stack[0], {"aside": [wrong], "as": "places"}, *stack[2:]],
+            }
+        )

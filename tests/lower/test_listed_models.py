@@ -16,6 +16,7 @@ import roofsim
 from roofsim.errors import SpecError
 from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
 from roofsim.graph.component import Purpose
+from roofsim.graph.ops import HostTransfer
 from roofsim.memory.profile import Liveness
 from roofsim.spec import catalog
 from tests.lower.transformer_checks import run
@@ -27,7 +28,9 @@ with Path(__file__).with_name("listed_reference.csv").open(encoding="utf-8") as 
 
 #: Small things that the library keeps, and what a model's list leaves out (or the other way), as parts of the whole.
 NEARLY = {
-    **dict.fromkeys(("sam-vit-base", "sam-vit-large", "sam-vit-huge"), 5e-3),
+    **dict.fromkeys(("sam-vit-base", "sam-vit-large", "sam-vit-huge"), 1.2e-3),
+    # Its first layers read tokens that lie channel by channel, copied for each projection, and zeros where its queries begin.
+    "detr-resnet-50": 2e-3,
     # Tables of positions are those of each image, in fp32 for Qwen: here one of a whole batch, in the type of the rest.
     **dict.fromkeys(("qwen2-vl-2b-vision", "qwen2-vl-7b-vision", "qwen2.5-vl-7b", "qwen3-vl-8b-vision"), 4e-4),
     **dict.fromkeys(("mistral-small-3.1-24b-vision", "pixtral-12b"), 1e-4),
@@ -35,6 +38,8 @@ NEARLY = {
     **dict.fromkeys(("llava-1.5-7b", "llava-1.5-13b"), 4e-6),
     # Instance norms repeat their weights for each sample.
     "unet3d": 5e-6,
+    # Nodes that neighbours bring in are an expectation here, and whole ones there.
+    "graphsage-ogbn-products": 1e-6,
     # The library's table of positions is a buffer, which is not counted as kept.
     **dict.fromkeys(("llama4-scout-17b-16e-vision", "llama4-maverick-17b-128e-vision"), 6e-5),
 }
@@ -43,21 +48,26 @@ EXACT = (
     ("torchvision", ""),
     ("timm", ""),
     ("torch_geometric", ""),
+    ("torchrec", ""),
+    ("torch", ""),
     ("transformers", "tower"),
     ("transformers", "hybrid"),
 )
-_EXACT_MODELS = ("yolov8", "yolov9", "wav2vec2-conformer")
+_EXACT_MODELS = ("yolov8", "yolov9", "wav2vec2-conformer", "sd15", "sd21", "sdxl", "dit-", "sd3", "flux")
+#: Nodes whose neighbours are drawn, as one of the library's samples counts them.
+SEEDS = {"graphsage-ogbn-products": 1024.0}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["model"])
 def test_parameters_and_flops_are_those_of_the_library(row):
     model = catalog_model(row["model"])
-    graph = run(model, phase="forward", size=_size(row))
+    graph = run(model, phase="forward", batch=SEEDS.get(row["model"], 1.0), size=_size(row))
     assert parameters(graph) == model.published_parameters == int(row["parameters"])
     part = [op for op in graph if row["part"] in ("", "all", "hybrid") or op.name.startswith(f"{row['part']}.")]
     flops = {kind: sum(op.flops() * op.repeats for op in part if op.group is kind) for kind in Kind}
     apart = 0.0 if row["part"] == "all" else flops[Kind.ATTENTION]
-    assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == int(row["products"])
+    drawn = NEARLY[row["model"]] if row["model"] in SEEDS else 0.0
+    assert sum(flops[kind] for kind in HEAVY_KINDS) - apart == pytest.approx(int(row["products"]), rel=drawn, abs=0.0)
     if row["part"] == "hybrid":  # products of chunks inside of a scan are written as attention's
         apart -= sum(op.flops() * op.repeats for op in part if op.group is Kind.ATTENTION is not op.kind)
     assert apart == int(row["attention"])
@@ -69,17 +79,15 @@ def test_what_autograd_keeps_is_what_the_library_keeps(row):
 
     Gemma 3n: a second table of positions, ids of the second table of tokens, a number for each layer that cuts gates off.
 
-    SAM's decoder adds positions to keys and queries at each of its layers, which its file leaves out: half a per cent at most.
-
-    Of a tower, whose result is summed, what its own ops made is compared.
+    Of a tower, whose result is summed, what its own ops made is compared. What is fetched from the host enters the library's.
     """
-    graph = run(catalog_model(row["model"]), batch=2.0, size=_size(row))
+    graph = run(catalog_model(row["model"]), batch=2.0 * SEEDS.get(row["model"], 1.0), size=_size(row))
     counted = {"sum": _of_tower, "left out": lambda op: not _within_loss(op)}.get(row["loss"], lambda _: True)
     liveness = Liveness(graph)
     kept = sum(
         storage.size * liveness.copies_saved(storage)
         for storage in liveness.storages.values()
-        if counted(graph.ops[storage.born])
+        if counted(graph.ops[storage.born]) and not isinstance(graph.ops[storage.born], HostTransfer)
     )
     exact = (row["source"], row["part"]) in EXACT or row["model"].startswith(_EXACT_MODELS)
     assert kept == pytest.approx(int(row["saved"]), rel=NEARLY.get(row["model"], 0.0 if exact else 5e-4))

@@ -42,11 +42,26 @@ def test_multiply_adds_of_the_heads():
 
 def test_backward_of_shared_weights():
     """Each convolution has both gradients but the first, which images need none of; gradients of five levels are added up."""
-    graph = step(catalog_model("retinanet-resnet50-fpn"), 1.0, 800.0)
+    graph = step(catalog_model("retinanet-resnet50-fpn").with_sizes(frozen_stages=0), 1.0, 800.0)
     forward, backward = heavy_flops(graph, Phase.FORWARD), heavy_flops(graph, Phase.BACKWARD)
     first = 2.0 * 400**2 * 64 * 3 * 49
     assert backward == 2.0 * forward - first
     assert profile(graph).saved_activations > 0.0
+
+
+def test_stages_that_are_frozen_have_no_gradients():
+    """Nor does the second stage need those of its input: two convolutions over 200 x 200 places of 256 channels."""
+    graph = step(catalog_model("retinanet-resnet50-fpn"), 1.0, 800.0)
+    convolutions = [op for op in graph if isinstance(op, Convolution)]
+    trained = [op for op in convolutions if op.phase is Phase.BACKWARD]
+    assert not [op for op in trained if op.name.startswith(("stem.", "stage1."))]
+    forward = sum(
+        op.flops() * op.repeats
+        for op in convolutions
+        if op.phase is Phase.FORWARD and not op.name.startswith(("stem.", "stage1."))
+    )
+    entering = 2.0 * (200**2 * 256 * 128 + 100**2 * 256 * 512)
+    assert sum(op.flops() * op.repeats for op in trained) == 2.0 * forward - entering
 
 
 def test_frozen_norms():

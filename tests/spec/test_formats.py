@@ -187,7 +187,7 @@ def test_formats_that_an_engine_does_not_load_are_refused(engine, precision, loa
     ("engine", "precision", "gpu", "architecture"),
     [
         ("vllm", "int8", "v100-sxm2-32gb", "volta"), ("vllm", "int8", "b200", "blackwell"),
-        ("vllm", "fp8", "v100-sxm2-32gb", "volta"), ("autoawq", "int4", "v100-sxm2-32gb", "volta"),
+        ("vllm", "fp8", "v100-sxm2-32gb", "volta"),
         ("sglang", "q4_k_m", "mi300x", "cdna3"),
     ],
 )  # fmt: skip
@@ -216,6 +216,39 @@ def test_cards_that_an_engine_does_not_run_on_are_refused_with_engines_that_do(e
         resolve(given)
     stated = decode("llama3-8b", "fp16", engine=engine, gpu=gpu, engine_facts={"vendors": [], "not_on": []})
     assert resolve(stated).gpu.name.startswith(gpu)
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "gpu", "able", "unable"),
+    [
+        # What is asked for decides which engines are any help.
+        ("autoawq", "int4", "v100-sxm2-32gb", "decode with int4 there.*exllamav2.*vllm", "tgi"),
+        ("autoawq", {"compute": "fp16", "parameters": "int4"}, "gtx1080", "decode with int4 there.*exllamav2", "vllm"),
+        ("tinychat", "int4", "t4", "decode with int4 there.*autoawq", "ktransformers"),
+        ("tgi", "q4_k_m", "gtx1080", "decode with gguf there.*llama.cpp", "huggingface"),
+        ("ktransformers", "q4_k_m", "v100-sxm2-32gb", "decode with gguf there.*llama.cpp", "exllamav2"),
+    ],
+)  # fmt: skip
+def test_engines_that_are_named_instead_run_the_weights_that_are_asked_for(engine, precision, gpu, able, unable):
+    with pytest.raises(SpecError, match=f"engine {engine} does not run on {gpu}.*{able}") as caught:
+        resolve(decode("llama3-8b", precision, engine=engine, gpu=gpu))
+    assert unable not in caught.value.problems[0].hint.split("`")[0]
+
+
+@pytest.mark.parametrize(("engine", "runs"), [("tensorrt@8.6", True), ("tensorrt@10.1", False), ("tensorrt", False)])
+def test_an_earlier_version_runs_on_cards_that_a_later_one_left_behind(engine, runs):
+    request = {
+        "model": "resnet50",
+        "workload": {"phase": "forward", "engine": engine, "precision": "fp32"},
+        "hardware": {"gpu": "p100-sxm2"},
+    }
+    if runs:
+        assert resolve(request).engine.kernels.not_on == ("kepler",)
+        return
+    with pytest.raises(SpecError, match=r"engine tensorrt does not run on .* architecture pascal") as caught:
+        resolve(request)
+    assert "onnxruntime" in caught.value.problems[0].hint
+    assert "llama.cpp" not in caught.value.problems[0].hint, "images are not what it runs"
 
 
 def test_a_card_without_a_maker_is_taken_for_one_that_the_engine_runs_on():

@@ -54,6 +54,7 @@ def read(text):
             7,
             "tokens are turned by whole heads of rotary positions",
         ),
+        ("heads: heads", "heads: heads, positions: places", 7, "keeps its result as 'places'"),
         ("{mlp: inner}", "{linear: inner}", 8, "cannot add tokens [batch, length, width] of width 256"),
         ("{mlp: inner}", "{conv: 64}", 8, "`transpose` turns tokens into maps"),
         ("- rms_norm\n  - logits", "- {rms_norm: {}, from: skip}\n  - logits", 9, "keeps its result as 'skip'"),

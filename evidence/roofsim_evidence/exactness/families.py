@@ -40,7 +40,9 @@ def counted() -> dict[str, set[str]]:
                 if row.get(column):
                     models[quantity].add(row["model"].partition("/")[0])
     for name, quantity in ORACLES.items():
-        models[quantity].update(row["model"] for row in rows(name))
+        models[quantity].update(
+            catalog.load("model", alias).data["name"] for alias in {row["model"] for row in rows(name)}
+        )
     return models
 
 

@@ -205,10 +205,12 @@ class DecoderLayers:
         *,
         summed: bool = True,
         key_values: KeyValues | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """Return what attention (or a state in its place) makes of ``[batch, length, width]``; `summed` over tensor ranks.
 
-        `key_values`: those of another layer, which it reads, or what its own are left in.
+        `key_values`: those of another layer, which it reads, or what its own are left in. `positions`, as wide as the tokens, are
+        added to what queries and keys are made of.
         """
         model, layers, window = self.model, self.layers, kind.window
         if kind.recurrent:
@@ -230,7 +232,7 @@ class DecoderLayers:
                     (k, v), gate = key_values.pair, None
                     q = self._queries(x, heads, tables)
                 else:
-                    (q, k, v), gate = self._projections(x, heads, tables)
+                    (q, k, v), gate = self._projections(x, heads, tables, positions)
                 if key_values is not None:
                     key_values.pair = k, v
                 heads = replace(heads, kv_heads=k.shape[2]) if self._expands(heads) else heads
@@ -241,7 +243,7 @@ class DecoderLayers:
             return layers.dropout(leave(layers, out) if summed else out, model.dropout)
 
     def _projections(
-        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None
+        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None, positions: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
         """Return queries, keys and values ``[batch, length, heads, size]``, rotated, the latter two from the cache.
 
@@ -249,7 +251,7 @@ class DecoderLayers:
         """
         model, layers = self.model, self.layers
         in_front = tables is not None and model.rotary_form == "tokens"
-        *flat, gate = self._flat_projections(x, heads, tables if in_front else None)
+        *flat, gate = self._flat_projections(x, heads, tables if in_front else None, positions)
         counts = (heads.heads, heads.kv_heads, heads.kv_heads)
         q, k, v = (
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
@@ -309,11 +311,11 @@ class DecoderLayers:
         return self.layers.view(turned, "reshape", *x.shape)
 
     def _flat_projections(
-        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None
+        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None, positions: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return queries, keys and values ``[batch, length, heads x size]``, and the gate if there is one.
 
-        Queries and keys are those of tokens that `tables` turn.
+        Queries and keys are those of tokens that `tables` turn, or that `positions` are added to.
         """
         model, layers = self.model, self.layers
         bias, holders, gate = bool(model.query_key_value_bias), self.holders, None
@@ -321,25 +323,27 @@ class DecoderLayers:
         if model.fused_query_key_value:
             repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
             both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=bias, repeated=repeated)
-            both = self._clipped(both)
+            both = layers.pointwise("clamp", both) if model.clipped_query_key_value else both
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
             gated = model.attention_gate
             turned = x if tables is None else self._turned(x, heads, tables)
+            turned = turned if positions is None else layers.add(turned, positions)
             q = layers.linear(turned, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
-            q, k, v = (self._clipped(part) for part in (q, k, v))
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
+        if model.clipped_query_key_value and not model.fused_query_key_value:
+            q, k, v = (self._clipped(part) for part in (q, k, v))
         return q, k, v, gate
 
     def _clipped(self, x: Tensor) -> Tensor:
-        """Return projections within the bounds that the model gives them."""
-        return self.layers.pointwise("clamp", x) if self.model.clipped_query_key_value else x
+        """Return projections within the bounds that the model gives them, in place: autograd needs them as they were."""
+        return self.layers.pointwise("clamp", self.layers.copy(x) if self.layers.flavour.training else x)
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         layers, form = self.layers, self.model.normalization_weight

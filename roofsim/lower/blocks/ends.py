@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
-from roofsim.graph.tensor import INT64, Tensor
+from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.exchange import enter, leave, sample
 from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.numeric import product
@@ -63,6 +63,8 @@ def language_head(parts: DecoderLayers, x: Tensor, table: Tensor | None) -> Tens
             logits = layers.pointwise("mul_scalar", logits)
         if model.logit_soft_cap:
             logits = layers.soft_cap(logits)
+        if model.logits_in_fp32:
+            logits = layers.cast(logits, FP32)
         if call.trains:
             return _loss(parts, logits, x)
         sample(layers, call, logits)

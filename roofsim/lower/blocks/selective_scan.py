@@ -19,9 +19,6 @@ from roofsim.numeric import Real, ceil, minimum
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from roofsim.lower.blocks.convolutional import VisionLayers
     from roofsim.lower.call import Call
 
@@ -82,11 +79,14 @@ def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) ->
         # One kernel convolves, adds the bias and applies SiLU; it leaves tokens or channels side by side, as it finds them.
         hidden = layers.conv(hidden, channels, sizes.kernel, "conv", groups=channels, bias=sizes.conv_bias)
         rows = layers.copy(hidden, "transpose", by_time) if at_once else layers.view(hidden, "transpose", *by_time)
-    step, inwards, outwards = _projected(layers, sizes, rows, again)
+    step, inwards, outwards = _projected(layers, sizes, rows, at_once=at_once)
     with again():
         step = layers.linear(step, channels, Purpose.PROJECT_STEP)
-        # The function writes the product with its channels first.
-        step = layers.view(step, "transpose", *by_channel) if at_once else layers.copy(step, "transpose", by_channel)
+        # The function writes the product with its channels first; a norm on it takes rows, copied there and back.
+        normed = at_once and sizes.norms == "plain"
+        step = layers.pointwise("normalise", layers.copy(step, "contiguous")) if normed else step
+        copied = normed or not at_once
+        step = layers.copy(step, "transpose", by_channel) if copied else layers.view(step, "transpose", *by_channel)
     if not at_once:  # The scan wants tokens side by side.
         hidden, gate = (layers.copy(part, "contiguous", by_channel) for part in (hidden, gate))
     inwards, outwards = (layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards))
@@ -95,21 +95,19 @@ def _sequence(layers: VisionLayers, call: Call, sizes: MambaSizes, x: Tensor) ->
         return layers.copy(scanned, "transpose", by_time)
 
 
-def _projected(
-    layers: VisionLayers,
-    sizes: MambaSizes,
-    hidden: Tensor,
-    again: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> tuple[Tensor, ...]:
-    """Return the low-rank step and the input and output matrices of each token; `again` opens what backward makes again."""
+def _projected(layers: VisionLayers, sizes: MambaSizes, hidden: Tensor, *, at_once: bool = False) -> tuple[Tensor, ...]:
+    """Return the low-rank step and the input and output matrices of each token.
+
+    The function that runs a mixer `at_once` has a norm without weights behind the step's projection, the module's own code in
+    front of it (transformers, falcon_mamba: selective_scan_with_ln_interface.py beside modeling_falcon_mamba.py).
+    """
     wide = summed_inside(layers, layers.linear(hidden, sizes.rank + 2.0 * sizes.states, Purpose.PROJECT_X))
     parts = layers.split(wide, sizes.rank, sizes.states, sizes.states)
     if sizes.norms == "none":
         return parts
     if sizes.norms == "plain":
         step, *matrices = parts
-        with again():
-            step = layers.pointwise("normalise", step)
+        step = step if at_once else layers.pointwise("normalise", step)
         return (step, *(layers.pointwise("normalise", part) for part in matrices))
     names = ("step_norm", "input_norm", "output_norm")
     return tuple(layers.rms_norm(part, name) for part, name in zip(parts, names, strict=True))

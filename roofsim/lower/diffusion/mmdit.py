@@ -39,16 +39,12 @@ SECOND_PARTS = 3
 
 @dataclass(frozen=True)
 class JointDit:
-    """Blocks in which image and text have weights of their own and meet in attention; then, in Flux, shared ones.
-
-    `norm_form`: how norms of queries and keys are written (the `weight_form` of `Layers.rms_norm`).
-    """
+    """Blocks in which image and text have weights of their own and meet in attention; then, in Flux, shared ones."""
 
     model: DitModel
     call: Call
     b: Builder
     layers: VisionLayers
-    norm_form: str = "kernel"
 
     @property
     def rotary(self) -> bool:
@@ -243,8 +239,9 @@ class JointDit:
             if not self.model.query_key_norm:
                 q, k, v = (layers.view(part, "reshape", *shape, copies_gradient=True) for part in flat)
                 return q, k, v
+            form = self.model.query_key_norm_form
             q, k = (
-                layers.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm", weight_form=self.norm_form)
+                layers.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm", weight_form=form)
                 for part, name in zip(flat, (Purpose.QUERY, Purpose.KEY), strict=False)
             )
             return q, k, layers.view(flat[2], "reshape", *shape, copies_gradient=True)

@@ -97,6 +97,11 @@ class Context:
         self.edges = Edges.of(self.layers, drawn)
         return rows_of_nodes(self.layers, wanted, nodes, width, model.sampling.features)
 
+    def answers(self, x: Tensor) -> Tensor:
+        """Return the rows that a loss compares: all, or of a batch with sampled neighbours those of its own nodes, the first."""
+        sampled_batch = self.model.sampling is not None
+        return self.layers.view(x, "slice", self.call.batch, *x.shape[1:]) if sampled_batch else x
+
     def wrong_size(self, why: str) -> SpecError:
         """Return the refusal of images (or volumes) whose sides the model's layers do not divide."""
         model = self.model
@@ -160,6 +165,7 @@ class Context:
         """Return the part that builds an attention block, and its kind."""
         fields = self.fields(block)
         causal = fields.pop("causal")
+        fields.pop("positions", None)
         window = fields.get("sliding_window")
         part = self.part(x, causal=self.model.causal if causal is None else causal, **fields)
         return part, LayerKind(window, expert=False)

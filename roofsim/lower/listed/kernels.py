@@ -200,7 +200,7 @@ def loss(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
     if not context.call.trains:
         return x
     short = isinstance(block, str)
-    total = _loss(context, block if short else block.function, x)
+    total = _loss(context, block if short else block.function, context.answers(x))
     for name in () if short else block.also:
         total = context.layers.add(total, _each_element(context, kept[name], "smooth_l1"))
     return total

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, graphs, mixers, time_mixes
+    from roofsim.spec.model.layers import blocks, crossing, graphs, mixers, time_mixes
 
 Kept = dict[str, Any]
 
@@ -59,6 +59,7 @@ def logits(context: Context, block: blocks.LogitsBlock, x: Tensor, _: Kept) -> T
         head_bias=block.bias,
         logit_soft_cap=block.soft_cap,
         logit_scale=block.scale,
+        logits_in_fp32=block.in_fp32,
     )
     return language_head(part, x, context.table)
 
@@ -70,20 +71,21 @@ def attention(context: Context, block: mixers.AttentionBlock, x: Tensor, kept: K
     """Build self-attention with its cache, or over the keys and values of another layer."""
     part, kind = context.attention(block, x)
     shared = context.shared_of(block, part, kind, x)
+    positions = None if block.positions is None else kept[block.positions]
     if block.key_values is None and block.key_values_as is None:
-        return part.attention(x, shared, kind)
+        return part.attention(x, shared, kind, positions=positions)
     key_values = KeyValues()
     if block.key_values is not None:
         keys, values = pair_of(block.key_values)
         key_values.pair = kept[keys], kept[values]
-    out = part.attention(x, shared, kind, key_values=key_values)
+    out = part.attention(x, shared, kind, key_values=key_values, positions=positions)
     if block.key_values_as is not None:
         assert key_values.pair is not None
         kept.update(zip(pair_of(block.key_values_as), key_values.pair, strict=True))
     return out
 
 
-def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
+def cross_attention(context: Context, block: crossing.CrossAttentionBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build attention to another tensor."""
     layers, memory = context.layers, kept[block.memory]
     count, width = context.size(block.num_attention_heads), x.shape[-1]
@@ -92,8 +94,10 @@ def cross_attention(context: Context, block: mixers.CrossAttentionBlock, x: Tens
     heads = Heads(heads=count, kv_heads=shared, head_size=size, value_head_size=size, causal=False)
     bias = ProjectionBiases.all(block.biases)
     with layers.b.scope(Purpose.CROSS_ATTENTION):
-        q = layers.linear(x, count * size, Purpose.QUERY, bias=bias.query)
-        k = layers.linear(memory, shared * size, Purpose.KEY, bias=bias.key)
+        asking = x if block.positions is None else layers.add(x, kept[block.positions])
+        asked = memory if block.memory_positions is None else layers.add(memory, kept[block.memory_positions])
+        q = layers.linear(asking, count * size, Purpose.QUERY, bias=bias.query)
+        k = layers.linear(asked, shared * size, Purpose.KEY, bias=bias.key)
         if block.query_key_norm == "full":
             form = block.normalization_weight
             q, k = layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)

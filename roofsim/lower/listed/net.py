@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.tensor import AUTO, INT64, Tensor
+from roofsim.graph.tensor import AUTO, FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.listed import streams
 from roofsim.lower.listed.context import Context
@@ -205,7 +205,10 @@ class _Net:
         out = self._run(step.residual, x, kept)
         with layers.b.scope("shortcut"):
             other = self._run(step.shortcut or (), x, dict(kept))
-        return layers.add(out, other, inplace=len(x.shape) > 3 if step.inplace is None else step.inplace)
+        inplace = len(x.shape) > 3 if step.inplace is None else step.inplace
+        if other.dtype is FP32 and not inplace:  # The sum has the wider type of both: that of its first part.
+            out, other = other, out
+        return layers.add(out, other, inplace=inplace)
 
     def _branches(self, step: Step, x: Tensor, kept: dict[str, Tensor]) -> Tensor:
         outs = []

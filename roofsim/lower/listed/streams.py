@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
+from roofsim.graph.ops import Elementwise
 from roofsim.lower.diffusion.mmdit import JointDit
 from roofsim.spec.model.diffusion import DitModel
 
@@ -21,6 +22,14 @@ def learned(context: Context, block: streams.LearnedBlock, x: Tensor, _: Kept) -
     """Show learned tokens to each sample."""
     layers, tokens, width = context.layers, context.size(block.tokens), context.size(block.width)
     return layers.view(layers.b.parameter("tokens", 1.0, tokens, width), "expand", x.shape[0], tokens, width)
+
+
+def sines(context: Context, _block: streams.SinesBlock, x: Tensor, _: Kept) -> Tensor:
+    """Make the fixed positions of tokens; nothing of them is trained."""
+    b = context.layers.b
+    out = b.tensor("positions", *x.shape, dtype=x.dtype)
+    b.emit(Elementwise, "positions", inputs=(), outputs=(out,), holds=(x,), function="sin")
+    return out
 
 
 def bias(context: Context, block: streams.BiasBlock, x: Tensor, _: Kept) -> Tensor:
@@ -81,8 +90,9 @@ def _joint(context: Context, block: streams.JointAttentionBlock, x: Tensor) -> J
         "hidden_size": x.shape[-1],
         "num_attention_heads": context.size(block.num_attention_heads),
         "query_key_norm": block.query_key_norm,
+        "query_key_norm_form": "mixed",
         "position_embedding": "rotary" if block.rotary else "sincos",
         "conditioning": "text",
     }
     model = DitModel.model_construct(**fields)
-    return JointDit(model, context.call, context.layers.b, context.layers, norm_form="mixed")
+    return JointDit(model, context.call, context.layers.b, context.layers)

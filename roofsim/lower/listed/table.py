@@ -66,6 +66,7 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "affine": BlockBuilder(token_mixing.affine),
     "place": BlockBuilder(mixing.place, own_scope=True),
     "learned": BlockBuilder(streams.learned),
+    "sines": BlockBuilder(streams.sines, own_scope=True),
     "bias": BlockBuilder(streams.bias),
     "scale_shift": BlockBuilder(streams.scale_shift),
     "gate": BlockBuilder(streams.gate),

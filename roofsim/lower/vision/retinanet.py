@@ -6,6 +6,7 @@ of an inference pass included.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.builder import Builder
@@ -20,6 +21,8 @@ from roofsim.records import dataclass
 from roofsim.spec.model.vision import RESNET_STAGES, ResNetModel
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
     from roofsim.spec.model.detection import RetinanetModel
@@ -68,9 +71,11 @@ class _Retinanet:
     def pyramid(self, x: Tensor) -> list[Tensor]:
         """Return five levels of features, largest first, each half the side of the one before."""
         model, layers = self.model, self.layers
-        x, read = self.trunk.stem(x), []
+        with self._frozen(0):
+            x, read = self.trunk.stem(x), []
         for index, blocks in enumerate(RESNET_STAGES[model.depth]):
-            x = self.trunk.stage(x, index, blocks)
+            with self._frozen(index + 1):
+                x = self.trunk.stage(x, index, blocks)
             if index >= FIRST_READ:
                 read.append(x)
         levels: list[Tensor] = []
@@ -89,6 +94,9 @@ class _Retinanet:
                 layers.relu(sixth, inplace=False), model.pyramid_channels, 3.0, "seventh", stride=2.0, bias=True
             )
         return [*levels, sixth, seventh]
+
+    def _frozen(self, stage: int) -> AbstractContextManager[None]:
+        return self.layers.b.freezing() if stage < self.model.frozen_stages else nullcontext()
 
     # -- heads --------------------------------------------------------------------------------------------------
 

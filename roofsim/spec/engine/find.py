@@ -11,14 +11,29 @@ from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, neares
 from roofsim.spec.engine.schema import Engine, catalog_engine, stated_engine
 from roofsim.spec.engine.versions import EarlierFacts, Releases, Variant
 from roofsim.spec.hardware.schema import UNKNOWN_VENDOR
+from roofsim.spec.precision.formats import format_family, weight_format
+from roofsim.spec.precision.roles import PrecisionRoles
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Protocol
 
     from roofsim.spec.engine.facts import Stated
     from roofsim.spec.hardware.schema import Gpu
+    from roofsim.spec.precision.formats import FormatFamily
+
+    class Wanted(Protocol):
+        """What a workload asks of an engine: its phase, and its precision, if it states one."""
+
+        @property
+        def phase(self) -> str:
+            """The phase."""
+
+        @property
+        def precision(self) -> str | PrecisionRoles | None:
+            """The name of a precision, or the types of its roles."""
 
 
 _TRAINER: Final = "sets up trainings of transformers, whose kernels its configuration chooses"
@@ -247,8 +262,8 @@ def check_phase(engine: Engine, phase: str, place: Place) -> None:
     raise SpecError(Problem(message, place, "workload.engine", hint))
 
 
-def check_card(engine: Engine, gpu: Gpu, phase: str, place: Place) -> None:
-    """Refuse a card that the engine does not run on, and name engines that do.
+def check_card(engine: Engine, gpu: Gpu, family: str, wanted: Wanted, place: Place) -> None:
+    """Refuse a card that the engine does not run on, and name engines that run models of a family there as they are asked for.
 
     Raises
     ------
@@ -257,8 +272,11 @@ def check_card(engine: Engine, gpu: Gpu, phase: str, place: Place) -> None:
     """
     if _runs_on(engine, gpu):
         return
-    able = [name for name in catalog.names("engine") if phase in catalog_engine(name).phases]
-    able = [name for name in able if _runs_on(catalog_engine(name), gpu)]
+    phase, stored = wanted.phase, None if wanted.phase == "train" else _weights_asked_for(wanted.precision)
+    others = (catalog_engine(name) for name in catalog.names("engine"))
+    others = (other for other in others if phase in other.phases and other.takes(family) and _runs_on(other, gpu))
+    able = [other.name for other in others if _has_kernels(other, stored, gpu)]
+    runs = phase if stored is None else f"{phase} with {stored}"
     kernels = engine.kernels
     reason, changed = (
         (f"it runs on those of {' and '.join(kernels.vendors)} alone", "vendors")
@@ -270,8 +288,8 @@ def check_card(engine: Engine, gpu: Gpu, phase: str, place: Place) -> None:
             f"engine {engine.name} does not run on {gpu.name}: {reason}",
             place,
             "workload.engine",
-            f"Engines that run {phase} there, as far as is stated: {', '.join(able)}. `roofsim show {engine.name}` says where "
-            f"that is known from. If yours does, state workload.engine_facts.{changed}: [].",
+            f"Engines that run {runs} there, as far as is stated: {', '.join(able) or 'none'}. `roofsim show {engine.name}` says "
+            f"where that is known from. If yours does, state workload.engine_facts.{changed}: [].",
         )
     )
 
@@ -281,4 +299,18 @@ def _runs_on(engine: Engine, gpu: Gpu) -> bool:
     kernels = engine.kernels
     return gpu.architecture not in kernels.not_on and (
         not kernels.vendors or gpu.vendor in (*kernels.vendors, UNKNOWN_VENDOR)
+    )
+
+
+def _weights_asked_for(precision: str | PrecisionRoles | None) -> FormatFamily | None:
+    """Return the family of the weight format that a precision names, or None where it names none."""
+    name = precision.parameters if isinstance(precision, PrecisionRoles) else precision
+    return None if name is None or weight_format(name) is None else format_family(name)
+
+
+def _has_kernels(engine: Engine, stored: FormatFamily | None, gpu: Gpu) -> bool:
+    """Tell whether an engine states that it runs a family of weight formats on a card; of none, always."""
+    facts = engine.precision
+    return stored is None or (
+        stored in (facts.formats or ()) and gpu.architecture not in facts.formats_not_on.get(stored, ())
     )

@@ -114,6 +114,11 @@ class DitModel(DiffusionModel):
         description="Side, in tokens, of a stored position table that is cropped; left out: of the image's size.",
     )
     query_key_norm: bool = Field(default=False, description="RMS norms on queries and keys.")
+    query_key_norm_form: Literal["kernel", "mixed"] = Field(
+        default="kernel",
+        description="How the library's code writes them: as torch.nn.RMSNorm, one kernel (Flux), or op by op in fp32, "
+        "where the engine has no kernel for that (SD 3.5).",
+    )
     guidance_embedding: bool = Field(default=False, description="An embedding of the guidance scale (distilled Flux).")
     packed_latents: bool = Field(
         default=False, description="Patches are flattened outside, so the first layer is linear."
@@ -136,6 +141,8 @@ class DitModel(DiffusionModel):
             given = [name for name in text_only if getattr(self, name)]
             if given or self.position_embedding != "sincos":
                 raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")
+        if self.query_key_norm_form != "kernel" and not self.query_key_norm:
+            raise ValueError(f"query_key_norm_form: {self.query_key_norm_form} needs query_key_norm: true")
         if self.num_dual_layers >= self.num_layers:
             raise ValueError(
                 f"num_dual_layers {self.num_dual_layers}: expected fewer than num_layers {self.num_layers}, whose last "

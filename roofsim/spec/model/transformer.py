@@ -142,7 +142,7 @@ class DecoderModel(TransformerModel):
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
     clipped_query_key_value: bool = Field(
-        default=False, description="Queries, keys and values are bounded by a constant (DBRX)."
+        default=False, description="Queries, keys and values are bounded by a constant (DBRX, MPT, OLMoE)."
     )
     key_value_parts: Literal["views", "copies", "expanded"] = Field(
         default="views",
@@ -193,6 +193,7 @@ class DecoderModel(TransformerModel):
     attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
     logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
     logit_scale: bool = Field(default=False, description="A constant factor on logits (Cohere).")
+    logits_in_fp32: bool = Field(default=False, description="The model widens its logits itself (Nemotron-H).")
     residual_scale: bool = Field(
         default=False, description="A constant factor on what sublayers add (Granite, MiniCPM)."
     )
@@ -239,7 +240,7 @@ class DecoderModel(TransformerModel):
     expert_input_jitter: Literal["none", "once", "twice"] = Field(
         default="none",
         description="How often the library's training code multiplies what experts read by noise, in place (DBRX: once, even "
-        "if all noise is one; Phi-3.5-MoE: twice).",
+        "if all noise is one; Mixtral with router_jitter_noise: once; Phi-3.5-MoE: twice).",
     )
     router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
     router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")

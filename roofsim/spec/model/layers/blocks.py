@@ -339,12 +339,12 @@ class LogitsBlock(OfTokensBlock):
     """The head of a language model: logits of all tokens with their loss while training, of the last one in inference."""
 
     main: ClassVar[str] = "entries"
-
     entries: Amount = Field(description="Entries of the vocabulary.")
     tied: bool = Field(default=False, description="The table of the embedding is its weight.")
     bias: bool = False
     soft_cap: bool = Field(default=False, description="tanh soft cap (Gemma 2).")
     scale: bool = Field(default=False, description="A constant factor (Granite, Cohere).")
+    in_fp32: bool = Field(default=False, description="The model widens them itself (Mamba-2, Nemotron-H).")
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return the end."""

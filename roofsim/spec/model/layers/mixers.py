@@ -25,6 +25,7 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "value_norm": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
+    "positions": (None,),
     "rotary_form": ("rotate_half", "slices", "complex"),
 }
 
@@ -64,6 +65,10 @@ class AttentionBlock(LayerBlock):
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
     value_norm: bool = Field(default=False, description="An RMS norm without weights on values, of each head.")
+    positions: str | None = Field(
+        default=None,
+        description="A kept result that is added to what queries and keys are made of, and not to values (DETR).",
+    )
     key_values_as: str | None = Field(default=None, description="A name for its keys and values, for later layers.")
     key_values: str | None = Field(
         default=None,
@@ -103,6 +108,10 @@ class AttentionBlock(LayerBlock):
         whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)
         if self.rotary_form == "tokens" and (more or not whole):
             raise WrongBlockError("tokens are turned by whole heads of rotary positions, in front of three projections")
+        if self.positions is not None and (self.fused_query_key_value or self.attention == "mla"):
+            raise WrongBlockError(
+                "positions are added in front of projections of queries and keys by themselves", "positions"
+            )
         return taken
 
     def _check_sharing(self) -> None:
@@ -120,14 +129,18 @@ class AttentionBlock(LayerBlock):
         return {name: self._pair(taken, sizes) for name in pair_of(self.key_values_as)}
 
     def reads(self) -> tuple[tuple[str, str], ...]:
-        """Return the keys and values of another layer."""
+        """Return the keys and values of another layer, or positions that are added."""
         if self.key_values is None:
-            return ()
+            return () if self.positions is None else (("positions", self.positions),)
         keys, values = pair_of(self.key_values)
         return (("key_values", keys), ("values", values))
 
     def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
-        """Refuse keys and values of other heads."""
+        """Refuse keys and values of other heads, and positions of another width."""
+        if self.positions is not None:
+            if others["positions"] != taken:
+                raise WrongBlockError(f"cannot add {others['positions']} to {taken}", "positions")
+            return
         own = self._pair(taken, sizes)
         if any(other != own for other in others.values()):
             raise WrongBlockError(f"cannot read {others['key_values']} as keys of {own}", "key_values")
@@ -142,42 +155,6 @@ class AttentionBlock(LayerBlock):
     def generates_here(self) -> bool:
         """Tell whether tokens see those before them alone."""
         return self.causal is not False
-
-
-class CrossAttentionBlock(LayerBlock):
-    """Attention whose keys and values are made of another tensor: what `memory` names."""
-
-    main: ClassVar[str] = "num_attention_heads"
-    generates: ClassVar[bool] = False
-
-    num_attention_heads: Amount
-    num_key_value_heads: Amount | None = Field(default=None, description="As many as heads, if left out.")
-    memory: str = Field(description="A name that a step gave what it hands on (as).")
-    head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
-    biases: bool = False
-    query_key_norm: Literal["none", "full"] = Field(
-        default="none", description="RMS norms on queries and keys, of all heads together."
-    )
-    normalization_weight: WeightForm = Field(
-        default="plain", description="How an unfused query_key_norm applies its weight."
-    )
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="cross_attention")
-        heads = sizes.of(self.num_attention_heads, "num_attention_heads")
-        if self.num_key_value_heads is not None:
-            shared = sizes.of(self.num_key_value_heads, "num_key_value_heads")
-            divides(heads, shared, "num_attention_heads", "num_key_value_heads")
-        if self.head_size is None:
-            divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
-        else:
-            sizes.of(self.head_size, "head_size")
-        return taken
-
-    def reads(self) -> tuple[tuple[str, str], ...]:
-        """Return what keys and values are made of."""
-        return (("memory", self.memory),)
 
 
 class MlpBlock(LayerBlock):
@@ -343,32 +320,6 @@ class ShortConvBlock(LayerBlock):
         wants(taken, "tokens", what="short_conv")
         sizes.of(self.kernel, "kernel")
         return taken
-
-
-class PlaceBlock(LayerBlock):
-    """Kept tokens (of images, of sound) in the place of as many of a sequence: what a prompt holds room for."""
-
-    main: ClassVar[str] = "tokens"
-    splits_tensor: ClassVar[bool] = True
-
-    tokens: str = Field(description="A name that a step gave what it hands on (as).")
-    adds: bool = Field(default=False, description="Whether they are added to what stands there.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return the sequence."""
-        del sizes
-        wants(taken, "tokens", what="place")
-        return taken
-
-    def reads(self) -> tuple[tuple[str, str], ...]:
-        """Return the tokens that are placed."""
-        return (("tokens", self.tokens),)
-
-    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
-        """Refuse tokens of another width."""
-        del sizes
-        if others["tokens"] != taken:
-            raise WrongBlockError(f"cannot put {others['tokens']} in the place of {taken}", "tokens")
 
 
 class RecurrentBlock(LayerBlock):

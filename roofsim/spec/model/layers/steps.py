@@ -8,6 +8,7 @@ from roofsim.schema.base import ConfigDict, Field, model_validator
 from roofsim.spec.model.layers import (
     alternating,
     blocks,
+    crossing,
     graphs,
     mixers,
     regions,
@@ -45,6 +46,7 @@ Word = Literal[
     "affine",
     "aggregate",
     "bias",
+    "sines",
     "glu",
     "relu",
     "relu6",
@@ -149,7 +151,7 @@ class Step(Strict):
     last: blocks.LastBlock | None = None
     embedding: blocks.EmbeddingBlock | None = None
     attention: mixers.AttentionBlock | Amount | None = None
-    cross_attention: mixers.CrossAttentionBlock | None = None
+    cross_attention: crossing.CrossAttentionBlock | None = None
     mlp: mixers.MlpBlock | Amount | None = None
     experts: mixers.ExpertsBlock | None = None
     mamba: mixers.MambaBlock | None = None
@@ -160,8 +162,9 @@ class Step(Strict):
     rwkv_channel_mix: time_mixes.ChannelMixBlock | Amount | None = None
     over_tokens: token_mixers.OverTokensBlock | Amount | None = None
     affine: token_mixers.AffineBlock | None = None
-    place: mixers.PlaceBlock | str | None = None
+    place: crossing.PlaceBlock | str | None = None
     learned: streams.LearnedBlock | None = None
+    sines: streams.SinesBlock | None = None
     bias: streams.BiasBlock | Amount | None = None
     scale_shift: streams.ScaleShiftBlock | None = None
     gate: streams.GateBlock | None = None
@@ -267,7 +270,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "last": blocks.LastBlock,
     "embedding": blocks.EmbeddingBlock,
     "attention": mixers.AttentionBlock,
-    "cross_attention": mixers.CrossAttentionBlock,
+    "cross_attention": crossing.CrossAttentionBlock,
     "mlp": mixers.MlpBlock,
     "experts": mixers.ExpertsBlock,
     "mamba": mixers.MambaBlock,
@@ -278,8 +281,9 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "rwkv_channel_mix": time_mixes.ChannelMixBlock,
     "over_tokens": token_mixers.OverTokensBlock,
     "affine": token_mixers.AffineBlock,
-    "place": mixers.PlaceBlock,
+    "place": crossing.PlaceBlock,
     "learned": streams.LearnedBlock,
+    "sines": streams.SinesBlock,
     "bias": streams.BiasBlock,
     "scale_shift": streams.ScaleShiftBlock,
     "gate": streams.GateBlock,

@@ -25,6 +25,18 @@ class LearnedBlock(LayerBlock):
         return Form("tokens", sizes.of(self.width, "width"))
 
 
+class SinesBlock(LayerBlock):
+    """Fixed positions of the tokens that enter, as wide as they are: sines and cosines, made for each batch (DETR)."""
+
+    generates: ClassVar[bool] = False
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return as many tokens."""
+        del sizes
+        wants(taken, "tokens", what="sines")
+        return taken
+
+
 class BiasBlock(LayerBlock):
     """A learned vector that is added: one for all tokens or rows, or one for each of so many tokens (positions)."""
 
