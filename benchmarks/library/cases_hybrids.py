@@ -1,6 +1,7 @@
 """Hybrids of attention and of states: language models whose scans and convolutions are fused kernels.
 
-What scans compute is left out (``hybrid``): the library's own code beside the kernels computes other products than they do.
+What scans compute is left out (``hybrid``): the library's own code beside the kernels computes other products than they do; of
+``chunks`` it computes the same ones.
 Sizes are those of the published configurations. `CASES` builds what `kernels` stands in for.
 """
 
@@ -67,6 +68,33 @@ def _mamba(hidden: int, layers: int) -> Any:
     return _build("Mamba", hidden_size=hidden, num_hidden_layers=layers, vocab_size=50280)
 
 
+def _minimax() -> Any:
+    """MiniMax-Text-01; while training, its loop over blocks is stood in for by the function that it is the same as.
+
+    The class turns whole heads; the released model turns half of each (``rotary_dim``), by the code that MiniMax-M2's class has.
+    """
+    from transformers.models.minimax import modeling_minimax
+    from transformers.models.minimax_m2 import modeling_minimax_m2
+
+    class Lightning(modeling_minimax.MiniMaxLightningAttention):
+        def forward(self, hidden_states: torch.Tensor, *given: Any, **named: Any) -> Any:
+            if self.training:
+                return kernels.lightning_attention(self, hidden_states)
+            return super().forward(hidden_states, *given, **named)
+
+    modeling_minimax.MiniMaxLightningAttention = Lightning
+    modeling_minimax.MiniMaxRotaryEmbedding = modeling_minimax_m2.MiniMaxM2RotaryEmbedding
+    modeling_minimax.apply_rotary_pos_emb = modeling_minimax_m2.apply_rotary_pos_emb
+    kinds = ["full_attention" if (layer + 1) % 8 == 0 else "linear_attention" for layer in range(80)]
+    return _build(
+        "MiniMax", vocab_size=200064, hidden_size=6144, intermediate_size=9216, num_hidden_layers=80,
+        num_attention_heads=64, num_key_value_heads=8, head_dim=128, num_local_experts=32, num_experts_per_tok=2,
+        layer_types=kinds, linear_attn_alpha_factor=3.5565588200778455, full_attn_alpha_factor=3.5565588200778455,
+        mlp_alpha_factor=3.5565588200778455, linear_attn_beta_factor=1.0, full_attn_beta_factor=1.0, mlp_beta_factor=1.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5},
+    )  # fmt: skip
+
+
 def _trained(out: Any) -> torch.Tensor:
     """Return the loss of the class itself, over logits in fp32."""
     logits = first(out)
@@ -85,6 +113,7 @@ CASES: dict[str, Case] = {
     "lfm2-1.2b": ("transformers", "hybrid", _lfm2, _tokens),
     "nemotron-h-8b": ("transformers", "hybrid", partial(_nemotron_h, PATTERN), _tokens),
     "granite-4.0-h-small": ("transformers", "hybrid", _granite_small, _tokens),
+    "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
     "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),
 }

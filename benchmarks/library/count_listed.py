@@ -13,7 +13,7 @@ not know: rows of such models come from a build for CUDA; its norms are stood in
 linear layers, experts and convolutions, `attention` of attention kernels (whole score matrices). `part` says what of
 a model is counted: ``tower`` is the image part of a vision-language model; of ``all``, attention runs as products and
 is counted with them; of a ``hybrid``, what scans compute inside of their kernels is left out, whose functions are
-stood in for (`kernels`). `saved` are the bytes that autograd keeps of a training step of two samples in bf16 (one by
+stood in for (`kernels`); of ``chunks`` it runs as products and is counted with them. `saved` are the bytes that autograd keeps of a training step of two samples in bf16 (one by
 itself needs fewer copies): distinct storages that lead back from the end of the step, parameters, buffers and inputs
 apart; `loss` says whether that of training is among them (it is not where targets are found on the host; of a tower
 the ``sum`` of its result is the end). `size` are the tokens of a sample where it is not the model's usual size.

@@ -93,6 +93,27 @@ class SplitConvolutionScan(torch.autograd.Function):
         return functional.linear(torch.empty(batch, length, len(skip) * head_size, dtype=both.dtype), last)
 
 
+class LightningBlocks(torch.autograd.Function):
+    """``LightningAttention`` (OpenNLPLab/lightning-attention 0.0.5, ops/triton/lightning_attn2.py): its backward runs the blocks again."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return what queries find; keep what went in."""
+        query, key, value = (part.contiguous() for part in (query, key, value))
+        ctx.save_for_backward(query, key, value)
+        return torch.empty_like(value)
+
+
+def lightning_attention(layer: Any, hidden_states: torch.Tensor, **_others: Any) -> tuple[torch.Tensor, None]:
+    """Run transformers' ``MiniMaxLightningAttention`` with the function in the place of its loop over blocks."""
+    batch, length, _ = hidden_states.shape
+    heads = layer.act_fn(layer.qkv_proj(hidden_states)).reshape(batch, length, layer.num_attention_heads, -1)
+    parts = (part.transpose(1, 2) for part in torch.split(heads, layer.head_dim, dim=3))
+    made = LightningBlocks.apply(*parts).transpose(1, 2).reshape(batch, length, -1)
+    gate = functional.sigmoid(layer.output_gate(hidden_states))
+    return layer.out_proj(gate * layer.norm(made)), None
+
+
 def causal_conv1d_fn(x, weight, bias=None, activation=None):
     """Convolve over the last tokens."""
     del activation

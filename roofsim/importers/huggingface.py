@@ -16,6 +16,7 @@ from roofsim.importers.further_decoders import FURTHER_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.latest_decoders import LATEST_DECODERS
 from roofsim.importers.layered_decoders import LAYERED_DECODERS
+from roofsim.importers.linear_decoders import LINEAR_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
@@ -34,6 +35,7 @@ ARCHITECTURES: Final = {
     **FURTHER_DECODERS,
     **LATEST_DECODERS,
     **LAYERED_DECODERS,
+    **LINEAR_DECODERS,
     **ENCODERS,
     **VISION,
 }

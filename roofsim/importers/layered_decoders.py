@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.importers.decoders import Mapping, decoder, tied
+from roofsim.importers.repeats import Steps, few_layers, stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.importers.fields import Fields
 
-Steps = list[Any]
-#: Layers beyond which a file is no model's: each that differs from the one before is written out.
-_MOST_LAYERS: Final = 512
-#: Layers of a cycle beyond which none is looked for: those of published models have six at most.
-_LONGEST_CYCLE: Final = 32
-
 
 def _gemma3n(c: Fields) -> Mapping:
     c.only("altup_correct_scale", True)
     c.only("attention_bias", False)
-    layers, sizes = c.whole("num_hidden_layers"), _sizes(c)
-    if layers > _MOST_LAYERS:
-        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
+    layers, sizes = few_layers(c), _sizes(c)
     kinds = list(zip(_windows(c, layers), _widths(c, layers), _cutoffs(c, layers), _sharing(c, layers), strict=True))
     streams = c.whole("altup_num_inputs", default=4, least=2)
-    stack = _stack(kinds, lambda kind: _layer(c, streams, *kind))
+    # What a repeat keeps is gone after it: a layer that keeps something for later ones is no repeat.
+    steps = stack(kinds, lambda kind: _layer(c, streams, *kind), alone=lambda kind: kind[-1] == "keeps")
     head = {"entries": sizes["vocabulary"], "tied": tied(c, True)}
     if c.number("final_logit_softcapping", 30.0):
         head["soft_cap"] = True
@@ -56,7 +49,7 @@ def _gemma3n(c: Fields) -> Mapping:
                 "as": "per_layer_inputs",
             },
             {"open_streams": streams},
-            *stack,
+            *steps,
             {"close_streams": streams},
             _norm(),
             {"logits": head},
@@ -183,48 +176,6 @@ def _sharing(c: Fields, layers: int) -> list[str | None]:
         )
     keepers = {max(at for at, one in enumerate(own) if one is kind) for kind in read}
     return ["reads" if at >= first else "keeps" if at in keepers else None for at in range(layers)]
-
-
-# -- what repeats ---------------------------------------------------------------------------------------------------
-
-
-def _stack(kinds: Steps, build: Callable[[Any], Steps]) -> Steps:
-    """Return the steps of all layers: cycles of layers that are alike as repeats, those that keep something by themselves."""
-    made: Steps = []
-    while kinds:
-        length, times = _cycle(kinds)
-        cycle, kinds = kinds[:length], kinds[length * times :]
-        inner = [_run(kind, len(list(alike)), build) for kind, alike in groupby(cycle)]
-        if times == 1:
-            made += inner
-        elif len(inner) == 1:
-            made.append({"repeat": times, "layers": build(cycle[0])})
-        else:
-            made.append({"repeat": times, "layers": inner})
-    return made
-
-
-def _run(kind: Any, count: int, build: Callable[[Any], Steps]) -> Mapping:
-    # What a repeat keeps is gone after it: a layer that keeps something for later ones is no repeat.
-    if count == 1 and kind[-1] == "keeps":
-        return {"name": "layer", "layers": build(kind)}
-    return {"repeat": count, "layers": build(kind)}
-
-
-def _cycle(kinds: Steps) -> tuple[int, int]:
-    """Return the cycle that a list begins with, its length and how often it runs: the one that leaves out most layers.
-
-    >>> _cycle([("a",), ("a",), ("b",), ("a",), ("a",), ("b",), ("c",)])
-    (3, 2)
-    """
-    best = (1, 1)
-    for length in range(1, min(len(kinds) // 2, _LONGEST_CYCLE) + 1):
-        times = 1
-        while kinds[times * length : (times + 1) * length] == kinds[:length]:
-            times += 1
-        if length * (times - 1) > best[0] * (best[1] - 1):
-            best = (length, times)
-    return best
 
 
 #: model_type -> the function that reads it.

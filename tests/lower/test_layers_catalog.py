@@ -48,6 +48,8 @@ def test_parameters_equal_those_of_the_library(name):
         ("rwkv-4-169m", 0, 12 * (768 * 3 * 4 + 2 * 768 * 2)),
         # A matrix of 64 x 64 for each head, in fp32, and the token before in both halves of a layer.
         ("rwkv-5-world-0.4b", 0, 24 * (16 * 64 * 64 * 4 + 2 * 1024 * 2)),
+        # Keys and values of ten layers, states of 70 in the type of the model.
+        ("minimax-text-01", 10 * 2 * 8 * 128 * 2, 70 * 64 * 128 * 128 * 2),
         ("rwkv-7-world-0.1b", 0, 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)),
     ],
 )

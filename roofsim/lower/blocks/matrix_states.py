@@ -39,7 +39,7 @@ def weighted_sums(
     if call.phase == "decode":
         return _step(layers, call, parts, others, WEIGHTED_STEP)
     (query, key, value), (decay, first) = parts, others
-    chunks = _Chunks.of(layers, value)
+    chunks = Chunks.of(layers, value)
     decayed, grown = layers.mul(query, decay), layers.mul(key, decay)
     scores = chunks.within("scores", decayed, grown)
     inside = chunks.taken("inside", scores, value)
@@ -64,7 +64,7 @@ def delta_rules(layers: Layers, call: Call, parts: tuple[Tensor, Tensor, Tensor]
     if call.phase == "decode":
         return _step(layers, call, parts, others, STEP_FUNCTION)
     (query, key, value), (decay, out_of, into) = parts, others
-    chunks = _Chunks.of(layers, value)
+    chunks = Chunks.of(layers, value)
     query, key, out_of, into = (layers.mul(part, decay) for part in (query, key, out_of, into))
     known, seen = chunks.within("known", out_of, into), chunks.within("seen", out_of, key)
     inverse = chunks.squared("inverse", known, known)
@@ -81,7 +81,7 @@ def delta_rules(layers: Layers, call: Call, parts: tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class _Chunks:
+class Chunks:
     """Products in each chunk of each head; heads are as wide as their states."""
 
     layers: Layers
@@ -90,10 +90,10 @@ class _Chunks:
     count: Real
 
     @classmethod
-    def of(cls, layers: Layers, value: Tensor) -> _Chunks:
-        """Return the chunks of values ``[batch, length, heads, size]``."""
+    def of(cls, layers: Layers, value: Tensor, tokens: Real = CHUNK) -> Chunks:
+        """Return the chunks, of so many tokens each, of values ``[batch, length, heads, size]``."""
         batch, length, heads, _ = value.shape
-        chunk = minimum(CHUNK, length)
+        chunk = minimum(tokens, length)
         return cls(layers, value, chunk, batch * heads * length / chunk)
 
     def within(self, leaf: str, left: Tensor, right: Tensor) -> Tensor:

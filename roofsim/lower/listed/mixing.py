@@ -11,6 +11,7 @@ from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.decoder_layers import KeyValues, LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.heads import Heads
+from roofsim.lower.blocks.lightning import LightningSizes, lightning_layer
 from roofsim.lower.blocks.projections import ProjectionBiases, by_head
 from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
 from roofsim.lower.blocks.selective_scan import MambaSizes, convolved_step, keep_last, mamba_mixer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, graphs, mixers, time_mixes
+    from roofsim.spec.model.layers import blocks, graphs, linear_mixers, mixers, time_mixes
 
 Kept = dict[str, Any]
 
@@ -112,12 +113,19 @@ def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, _: Kept) ->
     return context.part(x, **context.fields(block)).mlp(x, expert=True)
 
 
-def delta_net(context: Context, block: mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
+def delta_net(context: Context, block: linear_mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer of gated delta rules."""
     fields: dict[str, Any] = {name: context.size(value) for name, value in block}
     net = DeltaNet.model_construct(**fields)
     part = context.part(x, delta_net=net)
     return part.attention(x, SharedInputs(None, None, None), LayerKind(None, expert=False, recurrent=True))
+
+
+def lightning_attention(context: Context, block: linear_mixers.LightningAttentionBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build lightning attention."""
+    heads, size = context.size(block.num_heads), context.size(block.head_size)
+    sizes = LightningSizes(heads=heads, head_size=size, block=context.size(block.block_size))
+    return lightning_layer(context.layers, context.call, sizes, x)
 
 
 # -- states ---------------------------------------------------------------------------------------------------------

@@ -307,28 +307,6 @@ class Mamba2Block(LayerBlock):
         return taken
 
 
-class DeltaNetBlock(LayerBlock):
-    """A layer of gated delta rules (arXiv 2412.06464), as Qwen3-Next has it."""
-
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    key_heads: Amount
-    value_heads: Amount
-    key_head_size: Amount
-    value_head_size: Amount
-    conv_kernel: Amount = 4
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="delta_net")
-        keys = sizes.of(self.key_heads, "key_heads")
-        divides(sizes.of(self.value_heads, "value_heads"), keys, "value_heads", "key_heads")
-        for key in ("key_head_size", "value_head_size", "conv_kernel"):
-            sizes.of(getattr(self, key), key)
-        return taken
-
-
 class ShortConvBlock(LayerBlock):
     """A convolution over the last tokens between two gates, all three of one projection (LFM2)."""
 

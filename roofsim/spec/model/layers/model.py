@@ -293,6 +293,9 @@ _UNMEASURED = {
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
         "over the state"
     ),
+    "lightning_attention": (
+        "no kernel of lightning attention was measured: priced as products of blocks and, of one token, as one pass over the state"
+    ),
     "predict_streams": (
         "no product of streams was measured: priced as a batched product of small matrices, without the limits of its weights"
     ),

@@ -9,6 +9,7 @@ from roofsim.spec.model.layers import (
     alternating,
     blocks,
     graphs,
+    linear_mixers,
     mixers,
     regions,
     shapes,
@@ -154,7 +155,8 @@ class Step(Strict):
     experts: mixers.ExpertsBlock | None = None
     mamba: mixers.MambaBlock | None = None
     mamba2: mixers.Mamba2Block | Amount | None = None
-    delta_net: mixers.DeltaNetBlock | None = None
+    delta_net: linear_mixers.DeltaNetBlock | None = None
+    lightning_attention: linear_mixers.LightningAttentionBlock | Amount | None = None
     short_conv: mixers.ShortConvBlock | Amount | None = None
     rwkv_time_mix: time_mixes.TimeMixBlock | None = None
     rwkv_channel_mix: time_mixes.ChannelMixBlock | Amount | None = None
@@ -272,7 +274,8 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "experts": mixers.ExpertsBlock,
     "mamba": mixers.MambaBlock,
     "mamba2": mixers.Mamba2Block,
-    "delta_net": mixers.DeltaNetBlock,
+    "delta_net": linear_mixers.DeltaNetBlock,
+    "lightning_attention": linear_mixers.LightningAttentionBlock,
     "short_conv": mixers.ShortConvBlock,
     "rwkv_time_mix": time_mixes.TimeMixBlock,
     "rwkv_channel_mix": time_mixes.ChannelMixBlock,

@@ -1,0 +1,61 @@
+"""Configurations of decoders whose layers differ: what their files may say, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from roofsim.errors import SpecError
+from roofsim.importers.huggingface import from_config
+from roofsim.lower.call import Call
+from roofsim.lower.dispatch import lower
+from tests.importers.test_huggingface import imported
+
+_ENTRIES = json.loads(Path(__file__).with_name("published_hub.json").read_text(encoding="utf-8"))
+HUB = {entry["name"]: entry["config"] for entry in _ENTRIES}
+
+
+def parameters(name, **keys):
+    graph = lower(imported({**HUB[name], **keys}), Call(phase="forward"))
+    return sum(tensor.numel * copies for tensor, copies in graph.parameters().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "message"),
+    [
+        ("minimax-text-01", {"attn_type_list": [0] * 79}, "attn_type_list: has 79 entries for 80 layers"),
+        ("minimax-text-01", {"attn_type_list": [2] * 80}, "expected 0 .lightning. or 1 .softmax."),
+        ("minimax-text-01", {"attn_type_list": None}, "attn_type_list: is null; expected a value"),
+        ("minimax-text-01", {"layer_types": ["sliding_attention"] * 80}, "expected linear_attention or full_attention"),
+        ("minimax-text-01", {"shared_intermediate_size": 4096}, "shared_intermediate_size: 4096 changes the structure"),
+        ("minimax-text-01", {"router_jitter_noise": 0.1}, "jitter on the router's input is not supported"),
+        ("minimax-text-01", {"num_hidden_layers": 10**6}, "expected at most 512"),
+        ("minimax-text-01", {"architectures": ["MiniMaxModel"]}, "MiniMaxModel has no language-model head"),
+        ("minimax-text-01", {"rotary_dim": 256}, "expected a share above 0 and up to 1; got 2"),
+        ("minimax-text-01", {"num_attention_heads": 0}, "num_attention_heads: expected a whole number of at least 1"),
+    ],
+)  # fmt: skip
+def test_what_is_not_built_is_refused(name, keys, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        from_config({**HUB[name], **keys}, "x/config.json")
+    assert str(caught.value).startswith("x/config.json: ")
+
+
+def test_minimax_in_the_library_s_words_is_the_same_model():
+    kinds = ["full_attention" if (layer + 1) % 8 == 0 else "linear_attention" for layer in range(80)]
+    own = {key: value for key, value in HUB["minimax-text-01"].items() if not key.startswith(("attn_", "layernorm_"))}
+    words = {**own, "model_type": "minimax", "architectures": ["MiniMaxForCausalLM"], "layer_types": kinds}
+    del words["postnorm"]
+    assert imported(words).layers == imported(HUB["minimax-text-01"]).layers
+    # A layer of either kind more: each has its norms and experts.
+    softmax = 6144 * (2 * 8192 + 2 * 1024)
+    lightning = 6144 * 5 * 8192 + 8192
+    fewer = parameters("minimax-text-01", attn_type_list=[0] * 79 + [1])
+    assert fewer - parameters("minimax-text-01") == 9 * (lightning - softmax)
+
+
+def test_residuals_before_a_norm_keep_as_many_parameters():
+    assert parameters("minimax-text-01", postnorm=False) == parameters("minimax-text-01")
+    assert imported({**HUB["minimax-text-01"], "postnorm": False}).layers[1].layers[0].layers[0].residual is not None
