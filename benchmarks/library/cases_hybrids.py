@@ -95,6 +95,17 @@ def _minimax() -> Any:
     )  # fmt: skip
 
 
+def _kimi_linear() -> Any:
+    from transformers.models.kimi_linear import modeling_kimi_linear
+
+    modeling_kimi_linear.chunk_kimi_delta_attention = kernels.chunk_kda
+    modeling_kimi_linear.causal_conv1d_fn = kernels.causal_conv1d_fn
+    full = [4, 8, 12, 16, 20, 24, 27]
+    others = [layer for layer in range(1, 28) if layer not in full]
+    linear = {"head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4}
+    return _build("KimiLinear", linear_attn_config={**linear, "full_attn_layers": full, "kda_layers": others})
+
+
 def _trained(out: Any) -> torch.Tensor:
     """Return the loss of the class itself, over logits in fp32."""
     logits = first(out)
@@ -113,6 +124,7 @@ CASES: dict[str, Case] = {
     "lfm2-1.2b": ("transformers", "hybrid", _lfm2, _tokens),
     "nemotron-h-8b": ("transformers", "hybrid", partial(_nemotron_h, PATTERN), _tokens),
     "granite-4.0-h-small": ("transformers", "hybrid", _granite_small, _tokens),
+    "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
     "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),

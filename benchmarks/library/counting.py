@@ -26,7 +26,13 @@ DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
 
 
 def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_others):
-    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one. With a bias of its own, the efficient one."""
+    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one. With a bias of its own, the efficient one.
+
+    So with values of another size than keys, which the flash kernel does not take.
+    """
+    if value.shape[-1] != key.shape[-1]:
+        attend = torch.ops.aten._scaled_dot_product_efficient_attention
+        return attend(query, key, value, None, query.requires_grad, dropout_p, is_causal, scale=scale)[0]
     if attn_mask is not None and attn_mask.requires_grad:
         attend = torch.ops.aten._scaled_dot_product_efficient_attention
         return attend(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]

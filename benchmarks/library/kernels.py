@@ -94,7 +94,7 @@ class SplitConvolutionScan(torch.autograd.Function):
 
 
 class LightningBlocks(torch.autograd.Function):
-    """``LightningAttention`` (OpenNLPLab/lightning-attention 0.0.5, ops/triton/lightning_attn2.py): its backward runs the blocks again."""
+    """``LightningAttention2`` (OpenNLPLab/lightning-attention, lightning_attn2.py): its backward runs the blocks again."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,29 @@ def lightning_attention(layer: Any, hidden_states: torch.Tensor, **_others: Any)
     return layer.out_proj(gate * layer.norm(made)), None
 
 
-def causal_conv1d_fn(x, weight, bias=None, activation=None):
+class KimiDelta(torch.autograd.Function):
+    """``ChunkKDAFunction`` (flash-linear-attention 0.4, ops/kda/chunk.py): its backward makes states and what is new again.
+
+    Lengths of queries and keys are divided out first; decays are summed up inside of chunks of 64 tokens, in fp32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *given: torch.Tensor) -> torch.Tensor:
+        """Return what queries find; keep what the function keeps: chunks have their scores and an inverse."""
+        query, key, value, decay, strength = (part.contiguous() for part in given)
+        lengths = [torch.empty(part.shape[:-1], dtype=torch.float32) for part in (query, key)]
+        normed = [torch.empty_like(part) for part in (query, key)]
+        squares = [torch.empty(*key.shape[:-1], 64, dtype=key.dtype) for _ in range(2)]
+        ctx.save_for_backward(*normed, *lengths, value, torch.empty_like(decay), strength, *squares)
+        return torch.empty_like(value)
+
+
+def chunk_kda(query, key, value, g, beta, **_others):
+    """Run Kimi Delta Attention over a sequence."""
+    return KimiDelta.apply(query, key, value, g, beta), None
+
+
+def causal_conv1d_fn(x, weight, bias=None, activation=None, **_others):
     """Convolve over the last tokens."""
     del activation
     return CausalConvolution.apply(x, weight, bias)

@@ -35,6 +35,15 @@ def parameters(name, **keys):
         ("minimax-text-01", {"architectures": ["MiniMaxModel"]}, "MiniMaxModel has no language-model head"),
         ("minimax-text-01", {"rotary_dim": 256}, "expected a share above 0 and up to 1; got 2"),
         ("minimax-text-01", {"num_attention_heads": 0}, "num_attention_heads: expected a whole number of at least 1"),
+        ("kimi-linear-48b-a3b", {"mla_use_nope": False}, "mla_use_nope: false changes the structure"),
+        ("kimi-linear-48b-a3b", {"mla_use_output_gate": True}, "mla_use_output_gate: true changes the structure"),
+        ("kimi-linear-48b-a3b", {"linear_attn_config": {"full_attn_layers": [4], "kda_layers": [1, 2]}},
+         "linear_attn_config.full_attn_layers: with kda_layers, expected each number from 1 to 27 once"),
+        ("kimi-linear-48b-a3b", {"linear_attn_config": None}, "full_attn_layers: required key is missing"),
+        ("kimi-linear-48b-a3b", {"layer_types": ["full_attention"] * 3}, "layer_types: has 3 entries for 27 layers"),
+        ("kimi-linear-48b-a3b", {"layer_types": ["mamba"] * 27}, "layer_types: 'mamba' is not supported"),
+        ("kimi-linear-48b-a3b", {"mlp_layer_types": ["thin"] * 27}, "mlp_layer_types: expected dense or sparse"),
+        ("kimi-linear-48b-a3b", {"moe_router_activation_func": "softmax"}, '"softmax"|softmax. changes the structure'),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused(name, keys, message):
@@ -54,6 +63,20 @@ def test_minimax_in_the_library_s_words_is_the_same_model():
     lightning = 6144 * 5 * 8192 + 8192
     fewer = parameters("minimax-text-01", attn_type_list=[0] * 79 + [1])
     assert fewer - parameters("minimax-text-01") == 9 * (lightning - softmax)
+
+
+def test_kimi_linear_in_the_library_s_words_is_the_same_model():
+    own = HUB["kimi-linear-48b-a3b"]
+    kinds = ["full_attention" if layer in (4, 8, 12, 16, 20, 24, 27) else "linear_attention" for layer in range(1, 28)]
+    words = {
+        "layer_types": kinds,
+        "mlp_layer_types": ["dense"] + ["sparse"] * 26,
+        "linear_attn_config": None,
+        "linear_head_dim": 128,
+        "linear_num_heads": 32,
+        "linear_conv_kernel_dim": 4,
+    }
+    assert imported({**own, **words}).layers == imported(own).layers
 
 
 def test_residuals_before_a_norm_keep_as_many_parameters():

@@ -50,6 +50,8 @@ def test_parameters_equal_those_of_the_library(name):
         ("rwkv-5-world-0.4b", 0, 24 * (16 * 64 * 64 * 4 + 2 * 1024 * 2)),
         # Keys and values of ten layers, states of 70 in the type of the model.
         ("minimax-text-01", 10 * 2 * 8 * 128 * 2, 70 * 64 * 128 * 128 * 2),
+        # Compressed vectors of seven layers; states of 20 in fp32, and three tokens of queries, keys and values.
+        ("kimi-linear-48b-a3b", 7 * (512 + 64) * 2, 20 * (32 * 128 * 128 * 4 + 3 * 4096 * 3 * 2)),
         ("rwkv-7-world-0.1b", 0, 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)),
     ],
 )

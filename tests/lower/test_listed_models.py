@@ -33,6 +33,8 @@ NEARLY = {
     **dict.fromkeys(("mistral-small-3.1-24b-vision", "pixtral-12b"), 1e-4),
     # Tokens without that of the class are copied before a linear layer, where more than one sample runs.
     **dict.fromkeys(("llava-1.5-7b", "llava-1.5-13b"), 4e-6),
+    # Kimi Delta Attention makes the reciprocal lengths of queries and keys again: 5,242,880 bytes, four of each head.
+    "kimi-linear-48b-a3b": 5.13e-4,
     # Instance norms repeat their weights for each sample.
     "unet3d": 5e-6,
     # The library's table of positions is a buffer, which is not counted as kept.

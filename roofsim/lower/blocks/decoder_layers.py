@@ -222,7 +222,6 @@ class DecoderLayers:
             if model.attention == "mla":
                 from roofsim.lower.blocks.latent import latent_attention
 
-                assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
                 tables = shared.tables if kind.turns else None

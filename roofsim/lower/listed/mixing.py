@@ -11,6 +11,7 @@ from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.decoder_layers import KeyValues, LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.heads import Heads
+from roofsim.lower.blocks.kimi_delta import KimiSizes, kimi_delta_layer
 from roofsim.lower.blocks.lightning import LightningSizes, lightning_layer
 from roofsim.lower.blocks.projections import ProjectionBiases, by_head
 from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
@@ -119,6 +120,18 @@ def delta_net(context: Context, block: linear_mixers.DeltaNetBlock, x: Tensor, _
     net = DeltaNet.model_construct(**fields)
     part = context.part(x, delta_net=net)
     return part.attention(x, SharedInputs(None, None, None), LayerKind(None, expert=False, recurrent=True))
+
+
+def kimi_delta(context: Context, block: linear_mixers.KimiDeltaBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build Kimi Delta Attention."""
+    size = context.size(block.head_size)
+    sizes = KimiSizes(
+        heads=context.size(block.num_heads),
+        head_size=size,
+        rank=size if block.gate_rank is None else context.size(block.gate_rank),
+        kernel=context.size(block.conv_kernel),
+    )
+    return kimi_delta_layer(context.layers, context.call, sizes, x)
 
 
 def lightning_attention(context: Context, block: linear_mixers.LightningAttentionBlock, x: Tensor, _: Kept) -> Tensor:

@@ -31,6 +31,28 @@ class DeltaNetBlock(LayerBlock):
         return taken
 
 
+class KimiDeltaBlock(LayerBlock):
+    """Kimi Delta Attention (arXiv 2510.26692): gated delta rules whose states decay by channel."""
+
+    main: ClassVar[str] = "num_heads"
+    splits_tensor: ClassVar[bool] = True
+    recurrent: ClassVar[bool] = True
+
+    num_heads: Amount
+    head_size: Amount = 128
+    gate_rank: Amount | None = Field(default=None, description="Rank of decays and gates: as head_size, if left out.")
+    conv_kernel: Amount = 4
+
+    def gives(self, taken: Form, sizes: Sizes) -> Form:
+        """Return tokens of the same width."""
+        wants(taken, "tokens", what="kimi_delta")
+        for key in ("num_heads", "head_size", "conv_kernel"):
+            sizes.of(getattr(self, key), key)
+        if self.gate_rank is not None:
+            sizes.of(self.gate_rank, "gate_rank")
+        return taken
+
+
 class LightningAttentionBlock(LayerBlock):
     """Lightning attention (arXiv 2405.17381): each head's state decays at a rate of its own, which nothing learns (MiniMax-01)."""
 

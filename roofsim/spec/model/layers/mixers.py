@@ -96,8 +96,10 @@ class AttentionBlock(LayerBlock):
             if getattr(self, key) is not None:
                 sizes.of(getattr(self, key), key)
         missing = [key for key in _LATENT if getattr(self, key) is None]
-        if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
-            raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
+        if self.attention == "mla" and (missing or self.position_embedding == "alibi"):
+            raise WrongBlockError(
+                f"mla needs {', '.join(_LATENT)}, and position_embedding: rotary or none", "attention"
+            )
         self._check_sharing()
         more = self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size
         whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)

@@ -293,6 +293,10 @@ _UNMEASURED = {
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
         "over the state"
     ),
+    "kimi_delta": (
+        "no kernel of Kimi Delta Attention was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
+        "over the state"
+    ),
     "lightning_attention": (
         "no kernel of lightning attention was measured: priced as products of blocks and, of one token, as one pass over the state"
     ),

@@ -156,6 +156,7 @@ class Step(Strict):
     mamba: mixers.MambaBlock | None = None
     mamba2: mixers.Mamba2Block | Amount | None = None
     delta_net: linear_mixers.DeltaNetBlock | None = None
+    kimi_delta: linear_mixers.KimiDeltaBlock | Amount | None = None
     lightning_attention: linear_mixers.LightningAttentionBlock | Amount | None = None
     short_conv: mixers.ShortConvBlock | Amount | None = None
     rwkv_time_mix: time_mixes.TimeMixBlock | None = None
@@ -275,6 +276,7 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "mamba": mixers.MambaBlock,
     "mamba2": mixers.Mamba2Block,
     "delta_net": linear_mixers.DeltaNetBlock,
+    "kimi_delta": linear_mixers.KimiDeltaBlock,
     "lightning_attention": linear_mixers.LightningAttentionBlock,
     "short_conv": mixers.ShortConvBlock,
     "rwkv_time_mix": time_mixes.TimeMixBlock,
