@@ -95,6 +95,13 @@ def _minimax() -> Any:
     )  # fmt: skip
 
 
+def _zamba2(layers: int, hybrids: set[int], **fields: Any) -> Any:
+    kinds = ["hybrid" if layer in hybrids else "mamba" for layer in range(layers)]
+    model = _build("Zamba2", num_hidden_layers=layers, layers_block_type=kinds, **fields)
+    model.tie_weights()
+    return model
+
+
 def _kimi_linear() -> Any:
     from transformers.models.kimi_linear import modeling_kimi_linear
 
@@ -118,12 +125,22 @@ def _tokens(model: Any) -> Any:
 
 #: Of NVIDIA's configuration: mixers, feed-forward layers, attention.
 PATTERN = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"
+#: Of Zyphra's configurations: one block of attention with products of its own on queries, keys and values; two without.
+ZAMBA2_SMALL = {
+    "hidden_size": 2048, "mamba_d_state": 128, "n_mamba_heads": 64, "use_mem_rope": True, "use_shared_attention_adapter": True,
+}  # fmt: skip
+ZAMBA2_LARGE = {
+    "hidden_size": 3584, "mamba_d_state": 64, "n_mamba_heads": 112, "mamba_ngroups": 2, "num_mem_blocks": 2,
+    "use_mem_rope": True,
+}  # fmt: skip
 CASES: dict[str, Case] = {
     "jamba-v0.1": ("transformers", "hybrid", _jamba, _tokens),
     "falcon-h1-7b": ("transformers", "hybrid", _falcon_h1, _tokens),
     "lfm2-1.2b": ("transformers", "hybrid", _lfm2, _tokens),
     "nemotron-h-8b": ("transformers", "hybrid", partial(_nemotron_h, PATTERN), _tokens),
     "granite-4.0-h-small": ("transformers", "hybrid", _granite_small, _tokens),
+    "zamba2-1.2b": ("transformers", "hybrid", partial(_zamba2, 38, {*range(5, 36, 6)}, **ZAMBA2_SMALL), _tokens),
+    "zamba2-7b": ("transformers", "hybrid", partial(_zamba2, 81, {6, *range(11, 78, 6)}, **ZAMBA2_LARGE), _tokens),
     "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),

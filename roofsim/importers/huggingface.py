@@ -20,6 +20,7 @@ from roofsim.importers.linear_decoders import LINEAR_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
+from roofsim.importers.shared_decoders import SHARED_DECODERS
 from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
 from roofsim.importers.wrappers import notes_of, unwrap
@@ -36,6 +37,7 @@ ARCHITECTURES: Final = {
     **LATEST_DECODERS,
     **LAYERED_DECODERS,
     **LINEAR_DECODERS,
+    **SHARED_DECODERS,
     **ENCODERS,
     **VISION,
 }

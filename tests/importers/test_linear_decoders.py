@@ -44,6 +44,13 @@ def parameters(name, **keys):
         ("kimi-linear-48b-a3b", {"layer_types": ["mamba"] * 27}, "layer_types: 'mamba' is not supported"),
         ("kimi-linear-48b-a3b", {"mlp_layer_types": ["thin"] * 27}, "mlp_layer_types: expected dense or sparse"),
         ("kimi-linear-48b-a3b", {"moe_router_activation_func": "softmax"}, '"softmax"|softmax. changes the structure'),
+        ("zamba2-7b", {"add_bias_linear": True}, "add_bias_linear: true changes the structure"),
+        ("zamba2-7b", {"layers_block_type": ["mamba"] * 80}, "layers_block_type: has 80 entries for 81 layers"),
+        ("zamba2-7b", {"layers_block_type": ["mamba2"] * 81}, "'mamba2' is not supported; expected mamba or hybrid"),
+        ("zamba2-7b", {"layers_block_type": None}, "layer_types: required key is missing"),
+        ("zamba2-7b", {"n_mamba_heads": 100}, "n_mamba_heads: 100 heads do not divide 7168 channels"),
+        ("zamba2-7b", {"num_attention_heads": 100}, "num_attention_heads: twice hidden_size 3584 is not a multiple of 100"),
+        ("zamba2-7b", {"gated_linear_unit": False}, "gated_linear_unit: false changes the structure"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused(name, keys, message):
@@ -77,6 +84,23 @@ def test_kimi_linear_in_the_library_s_words_is_the_same_model():
         "linear_conv_kernel_dim": 4,
     }
     assert imported({**own, **words}).layers == imported(own).layers
+
+
+def test_zamba2_in_the_words_of_its_release_is_the_same_model():
+    own = HUB["zamba2-7b"]
+    renamed = {
+        "intermediate_size": "ffn_hidden_size",
+        "adapter_rank": "lora_rank",
+        "mamba_d_state": "state_size",
+        "mamba_d_conv": "conv_dimension",
+        "mamba_expand": "expansion_factor",
+        "use_shared_attention_adapter": "use_shared_attention_lora",
+    }
+    words = {renamed.get(key, key): value for key, value in own.items() if key != "n_mamba_heads"}
+    assert imported({**words, "mamba_headdim": 64}).layers == imported(own).layers
+    # One block of attention for all instead of two.
+    block = 3 * 7168**2 + 7168 * 3584 + 3 * 3584 * 14336 + 7168 + 3584
+    assert parameters("zamba2-7b") - parameters("zamba2-7b", num_mem_blocks=1) == block
 
 
 def test_residuals_before_a_norm_keep_as_many_parameters():

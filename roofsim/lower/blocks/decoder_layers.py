@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, Tensor
+from roofsim.lower.blocks.adapters import adapted
 from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate, rotate_part
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
@@ -80,6 +81,8 @@ class DecoderLayers:
     """Ranks of a tensor group that hold the same key-value heads."""
     causal: bool = True
     """Whether tokens see those before them alone."""
+    adapter_rank: Real | None = None
+    """Rank of products beside projections, whose weights are each layer's own."""
 
     @classmethod
     def of(cls, model: DecoderModel, call: Call, layers: Layers, *, causal: bool = True) -> DecoderLayers:
@@ -332,6 +335,8 @@ class DecoderLayers:
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
             v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
             q, k, v = (self._clipped(part) for part in (q, k, v))
+            named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
+            q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
         return q, k, v, gate
@@ -359,5 +364,6 @@ class DecoderLayers:
             return routed if without else shared_experts(layers, model, x, routed)
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
-            out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
+            fields = {"fused": model.fused_gate_up, "gate": model.gate, "adapter_rank": self.adapter_rank}
+            out = dense_mlp(layers, model, x, model.intermediate_size, **fields)
             return layers.dropout(leave(layers, out) if summed else out, model.dropout)

@@ -48,6 +48,10 @@ class AttentionBlock(LayerBlock):
     num_attention_heads: Amount
     num_key_value_heads: Amount | None = Field(default=None, description="As many as attention heads, if left out.")
     head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
+    output_size: Amount | None = Field(default=None, description="Width that it hands on, where that is another one.")
+    adapter_rank: Amount | None = Field(
+        default=None, description="Of products added to queries, keys and values, of its own where the rest is shared."
+    )
     causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
     position_embedding: Literal["rotary", "alibi", "none"] = "none"
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
@@ -84,7 +88,7 @@ class AttentionBlock(LayerBlock):
     value_head_size: Amount | None = None
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
+        """Return tokens of the same width, or of that which it names."""
         wants(taken, "tokens", what="attention")
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
         if self.num_key_value_heads is not None:
@@ -92,7 +96,7 @@ class AttentionBlock(LayerBlock):
             divides(heads, shared, "num_attention_heads", "num_key_value_heads")
         if self.head_size is None and self.attention == "mha":
             divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
-        for key in ("head_size", "sliding_window", "q_lora_rank", *_LATENT):
+        for key in ("head_size", "output_size", "adapter_rank", "sliding_window", "q_lora_rank", *_LATENT):
             if getattr(self, key) is not None:
                 sizes.of(getattr(self, key), key)
         missing = [key for key in _LATENT if getattr(self, key) is None]
@@ -105,7 +109,17 @@ class AttentionBlock(LayerBlock):
         whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)
         if self.rotary_form == "tokens" and (more or not whole):
             raise WrongBlockError("tokens are turned by whole heads of rotary positions, in front of three projections")
-        return taken
+        return self._handed_on(taken, sizes)
+
+    def _handed_on(self, taken: Form, sizes: Sizes) -> Form:
+        joint = self.fused_query_key_value or self.attention == "mla" or self.key_values is not None
+        if self.adapter_rank is not None and joint:
+            raise WrongBlockError("adapters are of queries, keys and values that are projected apart", "adapter_rank")
+        if self.output_size is None:
+            return taken
+        if self.head_size is None:
+            raise WrongBlockError("it needs head_size, which does not follow from the width", "output_size")
+        return widened(taken, sizes.of(self.output_size, "output_size"))
 
     def _check_sharing(self) -> None:
         for key in ("key_values", "key_values_as"):
@@ -194,6 +208,7 @@ class MlpBlock(LayerBlock):
     activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
     biases: bool = False
     fused_gate_up: bool = False
+    adapter_rank: Amount | None = Field(default=None, description="As attention's, of a product added to gate and up.")
     gate: Literal["plain", "clamped", "cutoff"] = "plain"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
 
@@ -201,6 +216,10 @@ class MlpBlock(LayerBlock):
         """Return tokens of the same width."""
         wants(taken, "tokens", what="mlp")
         sizes.of(self.intermediate_size, "intermediate_size")
+        if self.adapter_rank is not None:
+            sizes.of(self.adapter_rank, "adapter_rank")
+            if not (self.gated_mlp and self.fused_gate_up):
+                raise WrongBlockError("an adapter needs gated_mlp and fused_gate_up", "adapter_rank")
         return taken
 
 

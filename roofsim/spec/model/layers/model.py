@@ -249,12 +249,29 @@ def _keeps_from_sequence(model: LayersModel) -> str | None:
     return _of_blocks(model, lambda block: block.splits_sequence and block.splits_tensor_here())
 
 
+def _beside_tokens(repeats: list[Any]) -> str | None:
+    """Return what repeats have in common beside the tokens that they hand on."""
+    carried = next((name for step in repeats for name in step.carries or ()), None)
+    if carried is not None:
+        return f"its {carried}, which repeats hand on beside their tokens"
+    seen: set[str] = set()
+    for step in repeats:
+        names = {one.weights for one in every_step([step]) if one.weights is not None}
+        if not seen.isdisjoint(names):
+            return f"its {min(seen & names)}, whose weights several repeats share"
+        seen |= names
+    return None
+
+
 def _keeps_from_pipeline(model: LayersModel) -> str | None:
     # A pipeline cuts outermost repeats that follow one another and hand on what they take.
     steps = [as_step(item) for item in model.layers]
     places = [place for place, step in enumerate(steps) if step.repeat is not None]
     if not places:
         return "its layers, none of which repeat"
+    beside = _beside_tokens([steps[place] for place in places])
+    if beside is not None:
+        return beside
     between = [step for step in steps[places[0] : places[-1] + 1] if step.repeat is None]
     if between:
         return f"its {between[0].kind} between two repeats"
