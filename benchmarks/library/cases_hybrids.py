@@ -1,4 +1,4 @@
-"""Hybrids of attention and of states: language models whose scans and convolutions are fused kernels.
+"""Hybrids of attention and of states: language models whose scans and convolutions are fused kernels; and whose layers differ.
 
 What scans compute is left out (``hybrid``): the library's own code beside the kernels computes other products than they do; of
 ``chunks`` it computes the same ones.
@@ -113,6 +113,11 @@ def _kimi_linear() -> Any:
     return _build("KimiLinear", linear_attn_config={**linear, "full_attn_layers": full, "kda_layers": others})
 
 
+def _mimo() -> Any:
+    """MiMo-V2-Flash, whose configuration is the class's own; its attention is products."""
+    return _build("MiMoV2Flash")
+
+
 def _trained(out: Any) -> torch.Tensor:
     """Return the loss of the class itself, over logits in fp32."""
     logits = first(out)
@@ -143,10 +148,13 @@ CASES: dict[str, Case] = {
     "zamba2-7b": ("transformers", "hybrid", partial(_zamba2, 81, {6, *range(11, 78, 6)}, **ZAMBA2_LARGE), _tokens),
     "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
+    "mimo-v2-flash": ("transformers", "all", _mimo, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
     "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),
 }
 #: Nemotron-H's class widens its logits; here each loss takes them in the type of the rest.
 LOSSES = dict.fromkeys(CASES, lambda out: classes([first(out).to(torch.bfloat16)]))
+#: Unfused attention of its own, which keeps other scores than the library's usual one.
+del LOSSES["mimo-v2-flash"]
 LOSSES |= {"mamba-130m": _trained, "mamba-2.8b": _trained}
 SIZES = dict.fromkeys(CASES, TOKENS)

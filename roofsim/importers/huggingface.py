@@ -18,6 +18,7 @@ from roofsim.importers.latest_decoders import LATEST_DECODERS
 from roofsim.importers.layered_decoders import LAYERED_DECODERS
 from roofsim.importers.linear_decoders import LINEAR_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
+from roofsim.importers.mixed_decoders import MIXED_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
 from roofsim.importers.shared_decoders import SHARED_DECODERS
@@ -38,6 +39,7 @@ ARCHITECTURES: Final = {
     **LAYERED_DECODERS,
     **LINEAR_DECODERS,
     **SHARED_DECODERS,
+    **MIXED_DECODERS,
     **ENCODERS,
     **VISION,
 }

@@ -51,6 +51,12 @@ def parameters(name, **keys):
         ("zamba2-7b", {"n_mamba_heads": 100}, "n_mamba_heads: 100 heads do not divide 7168 channels"),
         ("zamba2-7b", {"num_attention_heads": 100}, "num_attention_heads: twice hidden_size 3584 is not a multiple of 100"),
         ("zamba2-7b", {"gated_linear_unit": False}, "gated_linear_unit: false changes the structure"),
+        ("mimo-v2-flash", {"hybrid_layer_pattern": [0] * 47}, "hybrid_layer_pattern: has 47 entries for 48 layers"),
+        ("mimo-v2-flash", {"hybrid_layer_pattern": [2] * 48}, "hybrid_layer_pattern: 2 is not supported; expected 0 or 1"),
+        ("mimo-v2-flash", {"layer_types": ["chunked"] * 48}, "layer_types: 'chunked' is not supported"),
+        ("mimo-v2-flash", {"n_shared_experts": 1}, "n_shared_experts: 1 changes the structure"),
+        ("mimo-v2-flash", {"scoring_func": "softmax"}, "scoring_func: 'softmax' changes the structure"),
+        ("mimo-v2-flash", {"partial_rotary_factor": 1.5}, "partial_rotary_factor: expected a share above 0 and up to 1"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused(name, keys, message):
@@ -101,6 +107,18 @@ def test_zamba2_in_the_words_of_its_release_is_the_same_model():
     # One block of attention for all instead of two.
     block = 3 * 7168**2 + 7168 * 3584 + 3 * 3584 * 14336 + 7168 + 3584
     assert parameters("zamba2-7b") - parameters("zamba2-7b", num_mem_blocks=1) == block
+
+
+def test_mimo_in_the_library_s_words_is_the_same_model():
+    """The class's defaults are the released model; a window of 128 tokens before a token has 129."""
+    own = HUB["mimo-v2-flash"]
+    kinds = ["full_attention" if not pattern else "sliding_attention" for pattern in own["hybrid_layer_pattern"]]
+    released = ("hybrid_layer_pattern", "moe_layer_freq", "sliding_window_size", "partial_rotary_factor", "add_", "swa_")
+    words = {key: value for key, value in own.items() if not key.startswith(released)}
+    rope = {name: {"rope_type": "default", "partial_rotary_factor": 0.334} for name in set(kinds)}
+    words |= {"layer_types": kinds, "mlp_layer_types": ["dense"] + ["sparse"] * 47, "sliding_window": 129}
+    assert imported({**words, "rope_parameters": rope}).layers == imported(own).layers
+    assert imported({**words, "layer_types": None, "mlp_layer_types": None}).layers == imported(own).layers
 
 
 def test_residuals_before_a_norm_keep_as_many_parameters():

@@ -52,6 +52,8 @@ def test_parameters_equal_those_of_the_library(name):
         ("minimax-text-01", 10 * 2 * 8 * 128 * 2, 70 * 64 * 128 * 128 * 2),
         # Compressed vectors of seven layers; states of 20 in fp32, and three tokens of queries, keys and values.
         ("kimi-linear-48b-a3b", 7 * (512 + 64) * 2, 20 * (32 * 128 * 128 * 4 + 3 * 4096 * 3 * 2)),
+        # Nine layers see all, with four heads; 39 keep 129 tokens, with eight. Keys are wider than values.
+        ("mimo-v2-flash", 9 * 4 * (192 + 128) * 2, 39 * 129 * 8 * (192 + 128) * 2),
         ("rwkv-7-world-0.1b", 0, 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)),
     ],
 )

@@ -252,11 +252,13 @@ class DecoderLayers:
         model, layers = self.model, self.layers
         in_front = tables is not None and model.rotary_form == "tokens"
         *flat, gate = self._flat_projections(x, heads, tables if in_front else None)
-        counts = (heads.heads, heads.kv_heads, heads.kv_heads)
-        q, k, v = (
-            layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
-            for part, count in zip(flat, counts, strict=True)
+        shapes = (
+            (heads.heads, heads.head_size),
+            (heads.kv_heads, heads.head_size),
+            (heads.kv_heads, heads.value_head_size),
         )
+        q, k, v = (layers.view(part, "reshape", *x.shape[:2], *shape) for part, shape in zip(flat, shapes, strict=True))
+        v = layers.pointwise("mul_scalar", v) if model.value_scale else v
         k, v = (self._part(part, heads) for part in (k, v))
         if model.query_key_norm in ("head", "head_layer", "heads_layer"):
             q, k = self._normed(q, k)
@@ -333,7 +335,8 @@ class DecoderLayers:
             q = layers.linear(turned, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
-            v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
+            width = heads.kv_heads * heads.value_head_size
+            v = layers.linear(x, width, Purpose.VALUE, bias=bias, repeated=holders)
             q, k, v = (self._clipped(part) for part in (q, k, v))
             named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
             q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, graphs, linear_mixers, mixers, time_mixes
+    from roofsim.spec.model.layers import blocks, graphs, linear_mixers, mixers, scans, time_mixes
 
 Kept = dict[str, Any]
 
@@ -144,7 +144,7 @@ def lightning_attention(context: Context, block: linear_mixers.LightningAttentio
 # -- states ---------------------------------------------------------------------------------------------------------
 
 
-def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Tensor:
+def mamba(context: Context, block: scans.MambaBlock, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba's mixer."""
     width = x.shape[-1]
     rank = ceil(width / 16.0) if block.time_step_rank is None else context.size(block.time_step_rank)
@@ -160,7 +160,7 @@ def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Ten
     return mamba_mixer(context.layers, context.call, sizes, x)
 
 
-def mamba2(context: Context, block: mixers.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
+def mamba2(context: Context, block: scans.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba-2's mixer."""
     sizes = DualitySizes(
         heads=context.size(block.num_heads),
@@ -194,7 +194,7 @@ def _over_time(context: Context, x: Tensor, kernel: Real, *, bias: bool) -> Tens
     return layers.copy(out, "transpose", (batch, length, channels))
 
 
-def short_conv(context: Context, block: mixers.ShortConvBlock, x: Tensor, _: Kept) -> Tensor:
+def short_conv(context: Context, block: scans.ShortConvBlock, x: Tensor, _: Kept) -> Tensor:
     """Convolve the last tokens between two gates."""
     layers, width, kernel = context.layers, x.shape[-1], context.size(block.kernel)
     both = layers.linear(x, 3.0 * width, Purpose.PROJECT_IN, bias=block.bias)
@@ -248,10 +248,10 @@ def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
         return layers.pointwise("where", mask, picked, x, dtype=x.dtype)
 
 
-def cells_of(kind: str) -> Callable[[Context, mixers.RecurrentBlock, Tensor, Kept], Tensor]:
+def cells_of(kind: str) -> Callable[[Context, scans.RecurrentBlock, Tensor, Kept], Tensor]:
     """Return what builds recurrent layers of a kind of cell."""
 
-    def build(context: Context, block: mixers.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
+    def build(context: Context, block: scans.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
         layers, call = context.layers, context.call
         projection = None if block.projection_size is None else context.size(block.projection_size)
         cells = Cells(kind=kind, hidden=context.size(block.hidden_size), bias=block.bias, projection=projection)

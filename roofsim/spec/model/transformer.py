@@ -183,6 +183,7 @@ class DecoderModel(TransformerModel):
     value_norm: bool = Field(
         default=False, description="An RMS norm without weights on values, of each head (Gemma 3n)."
     )
+    value_scale: bool = Field(default=False, description="A constant factor on values (MiMo-V2).")
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
     post_norms: bool = Field(default=False, description="Norms after attention and MLP as well (Gemma 2).")

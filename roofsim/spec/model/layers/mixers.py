@@ -1,4 +1,4 @@
-"""Describe blocks that mix tokens or widen them: attention of each kind, feed-forward layers, experts, scans, recurrences.
+"""Describe blocks that mix tokens or widen them: attention of each kind, feed-forward layers, experts.
 
 Fields that a decoder has too are called as there.
 """
@@ -23,6 +23,7 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "clipped_query_key_value": (False,),
     "query_key_norm": ("none", "head"),
     "value_norm": (False,),
+    "value_scale": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
     "rotary_form": ("rotate_half", "slices", "complex"),
@@ -68,6 +69,7 @@ class AttentionBlock(LayerBlock):
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
     value_norm: bool = Field(default=False, description="An RMS norm without weights on values, of each head.")
+    value_scale: bool = Field(default=False, description="A constant factor on values.")
     key_values_as: str | None = Field(default=None, description="A name for its keys and values, for later layers.")
     key_values: str | None = Field(
         default=None,
@@ -115,6 +117,8 @@ class AttentionBlock(LayerBlock):
         joint = self.fused_query_key_value or self.attention == "mla" or self.key_values is not None
         if self.adapter_rank is not None and joint:
             raise WrongBlockError("adapters are of queries, keys and values that are projected apart", "adapter_rank")
+        if self.value_head_size is not None and self.fused_query_key_value:
+            raise WrongBlockError("values of another size are projected apart", "value_head_size")
         if self.output_size is None:
             return taken
         if self.head_size is None:
@@ -123,8 +127,8 @@ class AttentionBlock(LayerBlock):
 
     def _check_sharing(self) -> None:
         for key in ("key_values", "key_values_as"):
-            if getattr(self, key) is not None and self.attention != "mha":
-                raise WrongBlockError("mla keeps a compressed cache, which no other layer reads", key)
+            if getattr(self, key) is not None and (self.attention != "mha" or self.value_head_size is not None):
+                raise WrongBlockError("no other layer reads compressed keys and values, or such of other sizes", key)
         odd = next((key for key, plain in _ALONE.items() if getattr(self, key) not in plain), None)
         if self.key_values is not None and odd is not None:
             raise WrongBlockError(f"a layer that reads the keys and values of another has no {odd}", odd)
@@ -274,76 +278,6 @@ class ExpertsBlock(LayerBlock):
         return taken
 
 
-class MambaBlock(LayerBlock):
-    """Mamba's mixer: projections around a convolution over time and a selective scan (arXiv 2312.00752)."""
-
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    state_size: Amount = 16
-    expand: Amount = Field(default=2, description="Channels, in units of the width.")
-    conv_kernel: Amount = 4
-    time_step_rank: Amount | None = Field(default=None, description="Width / 16, rounded up, if left out.")
-    biases: bool = False
-    conv_bias: bool = True
-    inner_norms: Literal["none", "weighted", "plain"] = Field(
-        default="none",
-        description="RMS norms on step, input and output matrices: with weights (Jamba), without (Falcon).",
-    )
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="mamba")
-        for key in ("state_size", "expand", "conv_kernel"):
-            sizes.of(getattr(self, key), key)
-        if self.time_step_rank is not None:
-            sizes.of(self.time_step_rank, "time_step_rank")
-        return taken
-
-
-class Mamba2Block(LayerBlock):
-    """Mamba-2's mixer: heads with one decay each, whose scan is products in chunks (SSD, arXiv 2405.21060)."""
-
-    main: ClassVar[str] = "num_heads"
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    num_heads: Amount
-    head_size: Amount = 64
-    state_size: Amount = 128
-    num_groups: Amount = Field(default=1, description="Groups of heads that share input and output matrices.")
-    conv_kernel: Amount = 4
-    chunk_size: Amount = 256
-    biases: bool = False
-    conv_bias: bool = True
-    gated_norm: bool = Field(default=True, description="An RMS norm on the gated result.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="mamba2")
-        for key in ("head_size", "state_size", "conv_kernel", "chunk_size"):
-            sizes.of(getattr(self, key), key)
-        heads = sizes.of(self.num_heads, "num_heads")
-        divides(heads, sizes.of(self.num_groups, "num_groups"), "num_heads", "num_groups")
-        return taken
-
-
-class ShortConvBlock(LayerBlock):
-    """A convolution over the last tokens between two gates, all three of one projection (LFM2)."""
-
-    main: ClassVar[str] = "kernel"
-    recurrent: ClassVar[bool] = True
-
-    kernel: Amount = 3
-    bias: bool = False
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="short_conv")
-        sizes.of(self.kernel, "kernel")
-        return taken
-
-
 class PlaceBlock(LayerBlock):
     """Kept tokens (of images, of sound) in the place of as many of a sequence: what a prompt holds room for."""
 
@@ -368,32 +302,3 @@ class PlaceBlock(LayerBlock):
         del sizes
         if others["tokens"] != taken:
             raise WrongBlockError(f"cannot put {others['tokens']} in the place of {taken}", "tokens")
-
-
-class RecurrentBlock(LayerBlock):
-    """Layers of cells that go through a sequence token by token: one launch after the other."""
-
-    main: ClassVar[str] = "hidden_size"
-    recurrent: ClassVar[bool] = True
-
-    hidden_size: Amount
-    num_layers: Amount = 1
-    bias: bool = True
-    bidirectional: bool = False
-    projection_size: Amount | None = Field(
-        default=None, description="Width to which an LSTM projects what it hands on."
-    )
-    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Between layers.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the cells' width, twice in both directions."""
-        wants(taken, "tokens", what="a recurrence")
-        width = sizes.of(self.hidden_size, "hidden_size")
-        sizes.of(self.num_layers, "num_layers")
-        if self.projection_size is not None:
-            width = sizes.of(self.projection_size, "projection_size")
-        return widened(taken, 2 * width if self.bidirectional else width)
-
-    def generates_here(self) -> bool:
-        """Tell whether it goes forward only."""
-        return not self.bidirectional
