@@ -113,6 +113,35 @@ def _kimi_linear() -> Any:
     return _build("KimiLinear", linear_attn_config={**linear, "full_attn_layers": full, "kda_layers": others})
 
 
+class _Working(torch.nn.Module):
+    """LongCat-Flash's experts in grouped products, over the rows that reach one which computes if all are chosen alike.
+
+    The class holds matrices of the others as well, which it never reads and no checkpoint has.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.share = config.n_routed_experts / (config.n_routed_experts + config.zero_expert_num)
+        experts, inner, width = config.n_routed_experts, config.expert_ffn_hidden_size, config.hidden_size
+        self.gate_up_proj = torch.nn.Parameter(torch.empty(experts, 2 * inner, width))
+        self.down_proj = torch.nn.Parameter(torch.empty(experts, width, inner))
+
+    def forward(self, tokens: torch.Tensor, chosen: torch.Tensor, _weights: torch.Tensor) -> torch.Tensor:
+        rows = tokens.new_empty(int(chosen.numel() * self.share), tokens.shape[-1])
+        ends = torch.empty(len(self.down_proj), dtype=torch.int32, device=tokens.device)
+        gate, up = torch._grouped_mm(rows, self.gate_up_proj.transpose(-2, -1), offs=ends).chunk(2, dim=-1)
+        torch._grouped_mm(torch.nn.functional.silu(gate) * up, self.down_proj.transpose(-2, -1), offs=ends)
+        return torch.zeros_like(tokens)
+
+
+def _longcat() -> Any:
+    """LongCat-Flash, whose configuration is the class's own."""
+    from transformers.models.longcat_flash import modeling_longcat_flash
+
+    modeling_longcat_flash.LongcatFlashExperts = _Working
+    return _build("LongcatFlash")
+
+
 def _mimo() -> Any:
     """MiMo-V2-Flash, whose configuration is the class's own; its attention is products."""
     return _build("MiMoV2Flash")
@@ -148,13 +177,15 @@ CASES: dict[str, Case] = {
     "zamba2-7b": ("transformers", "hybrid", partial(_zamba2, 81, {6, *range(11, 78, 6)}, **ZAMBA2_LARGE), _tokens),
     "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
+    "longcat-flash-560b": ("transformers", "", _longcat, _tokens),
     "mimo-v2-flash": ("transformers", "all", _mimo, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
     "mamba-2.8b": ("transformers", "hybrid", partial(_mamba, 2560, 64), _tokens),
 }
 #: Nemotron-H's class widens its logits; here each loss takes them in the type of the rest.
 LOSSES = dict.fromkeys(CASES, lambda out: classes([first(out).to(torch.bfloat16)]))
-#: Unfused attention of its own, which keeps other scores than the library's usual one.
-del LOSSES["mimo-v2-flash"]
+# Unfused attention of its own keeps other scores than the library's usual one; these experts are added up without their weights.
+for _name in ("mimo-v2-flash", "longcat-flash-560b"):
+    del LOSSES[_name]
 LOSSES |= {"mamba-130m": _trained, "mamba-2.8b": _trained}
 SIZES = dict.fromkeys(CASES, TOKENS)

@@ -1,4 +1,4 @@
-"""Map the configurations of decoders whose layers differ in their heads or their parts, as lists of layers: MiMo-V2-Flash."""
+"""Map the configurations of decoders whose layers differ in their heads or their parts: MiMo-V2-Flash, LongCat-Flash."""
 
 from __future__ import annotations
 
@@ -126,5 +126,58 @@ def _mimo_experts(c: Fields) -> Mapping:
     }
 
 
+# -- LongCat-Flash --------------------------------------------------------------------------------------------------
+
+
+def _longcat_flash(c: Fields) -> Mapping:
+    """Read LongCat-Flash: latent attention and a dense part, twice; experts read what the first part reads, and are added last."""
+    c.only("attention_method", "MLA", "mla")
+    c.only("zero_expert_type", "identity")
+    c.only("hidden_act", "silu")
+    c.only("attention_bias", False)
+    c.only("router_bias", False)
+    c.only("output_router_logits", False)
+    for key in ("ngram_vocab_size_ratio", "emb_neighbor_num"):  # LongCat-Flash-Lite's embeddings
+        c.only(key, None)
+    layers = few_layers(c, "num_layers" if c.has("num_layers") else "num_hidden_layers")
+    attention = {
+        "num_attention_heads": c.whole("num_attention_heads"),
+        "attention": "mla",
+        "q_lora_rank": c.whole("q_lora_rank"),
+        "kv_lora_rank": c.whole("kv_lora_rank"),
+        "qk_nope_head_size": c.whole("qk_nope_head_dim"),
+        "qk_rope_head_size": c.whole("qk_rope_head_dim"),
+        "value_head_size": c.whole("v_head_dim"),
+        "position_embedding": "rotary",
+        "rotary_form": "slices",
+    }
+    dropout = c.rate("attention_dropout")
+    attention |= {"attention_dropout": dropout} if dropout else {}
+    experts = {
+        "num_experts": c.whole("n_routed_experts"),
+        "zero_experts": c.whole("zero_expert_num", default=0, least=0),
+        "experts_per_token": c.whole("moe_topk", "num_experts_per_tok"),
+        "expert_intermediate_size": c.whole("expert_ffn_hidden_size", "moe_intermediate_size"),
+        "router_in_fp32": True,
+        "router_scaled": True,
+        "router_correction_bias": True,
+        "router_normalized": c.flag("norm_topk_prob", False),
+    }
+    attends = {"residual": ["rms_norm", {"attention": attention}]}
+    mlp = {"mlp": {"intermediate_size": c.whole("ffn_hidden_size", "intermediate_size"), "gated_mlp": True}}
+    beside = {"aside": [{"experts": experts}], "as": "shortcut"}
+    steps = [
+        attends,
+        {"residual": ["rms_norm", beside, mlp]},
+        attends,
+        {"residual": ["rms_norm", mlp]},
+        {"add": "shortcut"},
+    ]
+    return listed(c, [{"repeat": layers, "layers": steps}])
+
+
 #: model_type -> the function that reads it.
-MIXED_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {"mimo_v2_flash": _mimo_v2_flash}
+MIXED_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
+    "longcat_flash": _longcat_flash,
+    "mimo_v2_flash": _mimo_v2_flash,
+}

@@ -57,6 +57,10 @@ def parameters(name, **keys):
         ("mimo-v2-flash", {"n_shared_experts": 1}, "n_shared_experts: 1 changes the structure"),
         ("mimo-v2-flash", {"scoring_func": "softmax"}, "scoring_func: 'softmax' changes the structure"),
         ("mimo-v2-flash", {"partial_rotary_factor": 1.5}, "partial_rotary_factor: expected a share above 0 and up to 1"),
+        ("longcat-flash-560b", {"zero_expert_type": "copy"}, "zero_expert_type: 'copy' changes the structure"),
+        ("longcat-flash-560b", {"router_bias": True}, "router_bias: true changes the structure"),
+        ("longcat-flash-560b", {"emb_neighbor_num": 4}, "emb_neighbor_num: 4 changes the structure"),
+        ("longcat-flash-560b", {"num_layers": 1000}, "num_layers: expected at most 512"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused(name, keys, message):
@@ -113,7 +117,14 @@ def test_mimo_in_the_library_s_words_is_the_same_model():
     """The class's defaults are the released model; a window of 128 tokens before a token has 129."""
     own = HUB["mimo-v2-flash"]
     kinds = ["full_attention" if not pattern else "sliding_attention" for pattern in own["hybrid_layer_pattern"]]
-    released = ("hybrid_layer_pattern", "moe_layer_freq", "sliding_window_size", "partial_rotary_factor", "add_", "swa_")
+    released = (
+        "hybrid_layer_pattern",
+        "moe_layer_freq",
+        "sliding_window_size",
+        "partial_rotary_factor",
+        "add_",
+        "swa_",
+    )
     words = {key: value for key, value in own.items() if not key.startswith(released)}
     rope = {name: {"rope_type": "default", "partial_rotary_factor": 0.334} for name in set(kinds)}
     words |= {"layer_types": kinds, "mlp_layer_types": ["dense"] + ["sparse"] * 47, "sliding_window": 129}

@@ -367,6 +367,6 @@ class DecoderLayers:
             return routed if without else shared_experts(layers, model, x, routed)
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
-            fields = {"fused": model.fused_gate_up, "gate": model.gate, "adapter_rank": self.adapter_rank}
-            out = dense_mlp(layers, model, x, model.intermediate_size, **fields)
+            build = partial(dense_mlp, layers, model, x, model.intermediate_size, adapter_rank=self.adapter_rank)
+            out = build(fused=model.fused_gate_up, gate=model.gate)
             return layers.dropout(leave(layers, out) if summed else out, model.dropout)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
-from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave, ways_of_tokens
+from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave, ways_of_tokens, working_share
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.blocks.mlp import dense_mlp, gated
 from roofsim.lower.blocks.router import route
@@ -38,10 +38,12 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         flat = _jittered(layers, model, layers.view(x, "reshape", tokens, x.shape[-1]))
         weights, indices = route(layers, model, flat)
         entering = _narrowed(layers, model, flat)
-        rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices)
+        kept = working_share(model)
+        rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices, kept=kept)
         ways = ways_of_tokens(layers, model)
         result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows, ways), experts, offsets), ways)
         summed = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
+        summed = _handed_on(layers, model, summed, flat, weights)
         combined = layers.view(summed, "reshape", *x.shape)
         return combined if dealt or sums_together(layers, model) else leave(layers, combined)
 
@@ -70,10 +72,11 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         pairs = flat.shape[0] * model.experts_per_token
         entering = _narrowed(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(
-            layers, model, entering, weights, indices, kept=shares.rows_of(pairs) / pairs
+            layers, model, entering, weights, indices, kept=working_share(model) * shares.rows_of(pairs) / pairs
         )
         result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
         combined = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
+        combined = _handed_on(layers, model, combined, flat, weights)
         own = own_batch(layers, combined, tokens)
         with b.scope(Purpose.COMBINE):
             own = layers.view(own, "reshape", *mine.shape)
@@ -103,6 +106,15 @@ def _jittered(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         layers.b.emit(Elementwise, "noise", inputs=(), outputs=(noise,), holds=(x,), function="random")
         x = layers.pointwise("mul", x, noise, inplace=True)
     return x
+
+
+def _handed_on(layers: Layers, model: DecoderModel, summed: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    """Add tokens ``[tokens, hidden]`` as they are, by the weights of the experts that compute nothing."""
+    if exactly(model.zero_experts, 0.0):
+        return summed
+    with layers.b.scope("zero_experts"):
+        share = layers.cast(layers.reduce(weights, (weights.shape[0], 1.0)), x)
+        return layers.add(summed, layers.mul(x, share))
 
 
 def _narrowed(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

@@ -222,6 +222,7 @@ _AMOUNTS = frozenset(
         "intermediate_size",
         "num_experts",
         "experts_per_token",
+        "zero_experts",
         "expert_intermediate_size",
         "num_shared_experts",
         "shared_expert_intermediate_size",

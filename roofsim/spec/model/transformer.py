@@ -218,6 +218,9 @@ class DecoderModel(TransformerModel):
     )
     num_experts: Count = 0
     experts_per_token: Size = 2
+    zero_experts: Count = Field(
+        default=0, description="More to choose from, which hand tokens on as they are (LongCat)."
+    )
     num_shared_experts: Count = 0
     shared_expert_gate: bool = False
     shared_expert_intermediate_size: Size | None = Field(
@@ -263,8 +266,8 @@ class DecoderModel(TransformerModel):
 
     @model_validator(mode="after")
     def _check_experts(self) -> Self:
-        if self.num_experts and self.experts_per_token > self.num_experts:
-            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        if self.num_experts and self.experts_per_token > (experts := self.num_experts + self.zero_experts):
+            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {experts}")
         if self.router_scores == "sparse_mixer" and self.experts_per_token != 2:
             raise ValueError(f"router_scores: sparse_mixer takes 2 experts_per_token, not {self.experts_per_token}")
         groups = self.router_groups

@@ -236,6 +236,9 @@ class ExpertsBlock(LayerBlock):
     num_experts: Amount
     experts_per_token: Amount
     expert_intermediate_size: Amount
+    zero_experts: Amount = Field(
+        default=0, description="More experts that tokens choose from, which hand them on as they are (LongCat-Flash)."
+    )
     num_shared_experts: Amount = 0
     shared_expert_intermediate_size: Amount | None = Field(
         default=None, description="num_shared_experts x expert_intermediate_size, if left out."
@@ -259,13 +262,21 @@ class ExpertsBlock(LayerBlock):
     router_groups: Amount | None = None
     router_groups_per_token: Amount = 1
 
+    def working_share(self, sizes: Sizes) -> float:
+        """Return the share of the experts that tokens choose from which compute something."""
+        experts = sizes.of(self.num_experts, "num_experts")
+        return experts / (experts + sizes.of(self.zero_experts, "zero_experts", least=0))
+
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens of the same width."""
         wants(taken, "tokens", what="experts")
         experts = sizes.of(self.num_experts, "num_experts")
         chosen = sizes.of(self.experts_per_token, "experts_per_token")
-        if chosen > experts:
-            raise WrongBlockError(f"{chosen} of {experts} experts", "experts_per_token")
+        idle = sizes.of(self.zero_experts, "zero_experts", least=0)
+        if chosen > experts + idle:
+            raise WrongBlockError(f"{chosen} of {experts + idle} experts", "experts_per_token")
+        if idle and (self.router_groups is not None or self.router_scores not in ("softmax", "sigmoid")):
+            raise WrongBlockError("they go with scores of softmax or sigmoid, without groups", "zero_experts")
         if self.router_scores == "sparse_mixer" and chosen != 2:
             raise WrongBlockError(f"router_scores: sparse_mixer takes 2 experts, not {chosen}", "experts_per_token")
         sizes.of(self.expert_intermediate_size, "expert_intermediate_size")

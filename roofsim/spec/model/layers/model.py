@@ -172,7 +172,7 @@ class LayersModel(ModelSpec):
         return replace(
             traits,
             experts=sizes.of(first.num_experts, ""),
-            experts_per_token=sizes.of(first.experts_per_token, ""),
+            experts_per_token=sizes.of(first.experts_per_token, "") * first.working_share(sizes),
             expert_width=sizes.of(first.expert_intermediate_size, ""),
         )
 
