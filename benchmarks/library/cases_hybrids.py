@@ -21,7 +21,8 @@ TOKENS = 512
 
 def _build(kind: str, **fields: Any) -> Any:
     kernels.install()
-    return getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**fields))
+    config = getattr(transformers, f"{kind}TextConfig", None) or getattr(transformers, f"{kind}Config")
+    return getattr(transformers, f"{kind}ForCausalLM")(config(**fields))
 
 
 def _jamba() -> Any:
@@ -142,6 +143,14 @@ def _longcat() -> Any:
     return _build("LongcatFlash")
 
 
+def _gemma4(layers: int, **fields: Any) -> Any:
+    kinds = (["sliding_attention"] * 5 + ["full_attention"]) * (layers // 6)
+    return _build(
+        "Gemma4", num_hidden_layers=layers, layer_types=kinds, sliding_window=1024, head_dim=256, global_head_dim=512,
+        attention_k_eq_v=True, hidden_size_per_layer_input=0, final_logit_softcapping=30.0, **fields,
+    )  # fmt: skip
+
+
 def _mimo() -> Any:
     """MiMo-V2-Flash, whose configuration is the class's own; its attention is products."""
     return _build("MiMoV2Flash")
@@ -167,6 +176,15 @@ ZAMBA2_LARGE = {
     "hidden_size": 3584, "mamba_d_state": 64, "n_mamba_heads": 112, "mamba_ngroups": 2, "num_mem_blocks": 2,
     "use_mem_rope": True,
 }  # fmt: skip
+GEMMA4_MIXTURE = {
+    "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "num_global_key_value_heads": 2, "num_experts": 128, "top_k_experts": 8,
+    "enable_moe_block": True,
+}  # fmt: skip
+GEMMA4_DENSE = {
+    "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32, "num_key_value_heads": 16,
+    "num_global_key_value_heads": 4,
+}  # fmt: skip
 CASES: dict[str, Case] = {
     "jamba-v0.1": ("transformers", "hybrid", _jamba, _tokens),
     "falcon-h1-7b": ("transformers", "hybrid", _falcon_h1, _tokens),
@@ -177,6 +195,8 @@ CASES: dict[str, Case] = {
     "zamba2-7b": ("transformers", "hybrid", partial(_zamba2, 81, {6, *range(11, 78, 6)}, **ZAMBA2_LARGE), _tokens),
     "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
+    "gemma-4-26b-a4b": ("transformers", "", partial(_gemma4, 30, **GEMMA4_MIXTURE), _tokens),
+    "gemma-4-31b": ("transformers", "", partial(_gemma4, 60, **GEMMA4_DENSE), _tokens),
     "longcat-flash-560b": ("transformers", "", _longcat, _tokens),
     "mimo-v2-flash": ("transformers", "all", _mimo, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _KINDS: Final = {"linear_attention": 0, "full_attention": 1}
 
 
-def listed(c: Fields, steps: Steps, norm: Any = "rms_norm", **head: Any) -> Mapping:
+def listed(c: Fields, steps: Steps, norm: Any = "rms_norm", *, tied_unless_said: bool = False, **head: Any) -> Mapping:
     """Return a language model whose layers are a list: its embedding, them, a norm, its head."""
     decoder(c)  # refuses what ends in no language model
     entries = c.whole("vocab_size")
-    ends = {"entries": entries, **({"tied": True} if tied(c, False) else {}), **head}
+    ends = {"entries": entries, **({"tied": True} if tied(c, tied_unless_said) else {}), **head}
     return {
         "family": "layers",
         "inputs": "tokens",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from roofsim.importers.decoders import Mapping, tied
 from roofsim.importers.linear_decoders import listed
 from roofsim.importers.repeats import Steps, few_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.importers.decoders import Mapping
     from roofsim.importers.fields import Fields
 
 #: Kinds of Zamba2's layers, in the words of released files and of the library: whether attention stands before the scan.
@@ -34,7 +34,7 @@ def _zamba2(c: Fields) -> Mapping:
             number += 1
         if not hybrid:
             steps.append({"repeat": len(list(alike)), "layers": [scan]})
-    mapping = listed(c, steps, tied=True) if tied(c, True) else listed(c, steps)
+    mapping = listed(c, steps, tied_unless_said=True)
     mapping["layers"][0]["as"] = "embedded"
     return mapping
 

@@ -61,6 +61,12 @@ def parameters(name, **keys):
         ("longcat-flash-560b", {"router_bias": True}, "router_bias: true changes the structure"),
         ("longcat-flash-560b", {"emb_neighbor_num": 4}, "emb_neighbor_num: 4 changes the structure"),
         ("longcat-flash-560b", {"num_layers": 1000}, "num_layers: expected at most 512"),
+        ("gemma-4-26b-a4b", {"hidden_size_per_layer_input": 256}, "embeddings of each layer .E2B, E4B. are not supported"),
+        ("gemma-4-26b-a4b", {"hidden_size_per_layer_input": None}, "embeddings of each layer .E2B, E4B. are not supported"),
+        ("gemma-4-26b-a4b", {"num_kv_shared_layers": 10}, "num_kv_shared_layers: 10 changes the structure"),
+        ("gemma-4-26b-a4b", {"use_bidirectional_attention": "all"}, "use_bidirectional_attention: 'all' changes the structure"),
+        ("gemma-4-26b-a4b", {"layer_types": ["full_attention"]}, "layer_types: has 1 entries for 30 layers"),
+        ("gemma-4-26b-a4b", {"num_experts": None}, "num_experts: is null; expected a value"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused(name, keys, message):
@@ -130,6 +136,16 @@ def test_mimo_in_the_library_s_words_is_the_same_model():
     words |= {"layer_types": kinds, "mlp_layer_types": ["dense"] + ["sparse"] * 47, "sliding_window": 129}
     assert imported({**words, "rope_parameters": rope}).layers == imported(own).layers
     assert imported({**words, "layer_types": None, "mlp_layer_types": None}).layers == imported(own).layers
+
+
+def test_gemma_4_in_its_wrapper_is_the_same_language_model():
+    own = HUB["gemma-4-26b-a4b"]
+    text = {key: value for key, value in own.items() if key != "architectures"}
+    wrapper = {"model_type": "gemma4", "architectures": ["Gemma4ForConditionalGeneration"], "vision_config": {}}
+    assert imported({**wrapper, "text_config": text}).layers == imported(own).layers
+    # Layers that see all without keys as values have as many heads as the others, and values.
+    apart = parameters("gemma-4-26b-a4b", attention_k_eq_v=False)
+    assert apart - parameters("gemma-4-26b-a4b") == 5 * 2816 * 512 * (2 * 8 - 2)
 
 
 def test_residuals_before_a_norm_keep_as_many_parameters():

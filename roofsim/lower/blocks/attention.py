@@ -9,7 +9,7 @@ from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduc
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
-from roofsim.numeric import Real, maximum, minimum, round_up, same
+from roofsim.numeric import Real, any_above, maximum, minimum, round_up, same
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
     if wanted != "sdpa" or heads.soft_cap or heads.sinks:
         return "unfused"
     half = call.compute.itemsize <= 2.0
-    if half and not masked and same(heads.head_size, heads.value_head_size):
+    if half and not masked and same(heads.head_size, heads.value_head_size) and not any_above(heads.head_size, 256.0):
         return "flash"
     return "unfused" if heads.grouped and not half and not masked else "efficient"
 

@@ -336,7 +336,7 @@ class DecoderLayers:
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
             width = heads.kv_heads * heads.value_head_size
-            v = layers.linear(x, width, Purpose.VALUE, bias=bias, repeated=holders)
+            v = k if model.values_as_keys else layers.linear(x, width, Purpose.VALUE, bias=bias, repeated=holders)
             q, k, v = (self._clipped(part) for part in (q, k, v))
             named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
             q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)
@@ -357,14 +357,14 @@ class DecoderLayers:
             return apart(q, "query_norm"), apart(k, "key_norm")
         return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
-    def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:
-        """Return what the feed-forward layer (or its experts) makes of ``[batch, length, width]``."""
+    def mlp(self, x: Tensor, *, expert: bool, summed: bool = True, routed: Tensor | None = None) -> Tensor:
+        """Return what the feed-forward layer (or its experts, that `routed` are chosen by) makes of ``[batch, length, width]``."""
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         if expert:
-            routed = experts_layer(layers, model, x)
+            made = experts_layer(layers, model, x, routed)
             without = exactly(model.num_shared_experts, 0.0)
-            return routed if without else shared_experts(layers, model, x, routed)
+            return made if without else shared_experts(layers, model, x, made)
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
             build = partial(dense_mlp, layers, model, x, model.intermediate_size, adapter_rank=self.adapter_rank)

@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 _TIMES: Final = ("none", "once", "twice")
 
 
-def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
-    """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
+def experts_layer(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor | None = None) -> Tensor:
+    """Send each token ``[batch, sequence, hidden]`` to its experts, by itself or `routed`, and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
     library does with `torch._grouped_mm`; a capacity limits or pads these rows. Experts are dealt out over the expert
     group, each whole or split over the expert tensor group; without groups of their own, split over the tensor group.
     """
     if layers.shares.serving and not one(layers.shares.expert):
-        return served_experts(layers, model, x)
+        return served_experts(layers, model, x, routed)
     with layers.b.scope(Purpose.EXPERTS):
         dealt = layers.shares.has_expert_groups
         x = x if dealt else enter(layers, x)
+        routed = routed if dealt or routed is None else enter(layers, routed)
         tokens = product(*x.shape[:-1])
         flat = _jittered(layers, model, layers.view(x, "reshape", tokens, x.shape[-1]))
-        weights, indices = route(layers, model, flat)
+        by = flat if routed is None else layers.view(routed, "reshape", *flat.shape)
+        weights, indices = route(layers, model, by)
         entering = _narrowed(layers, model, flat)
         kept = working_share(model)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices, kept=kept)
@@ -55,7 +57,7 @@ def sums_together(layers: Layers, model: DecoderModel) -> bool:
     return shares.serving and one(shares.expert) and not shares.has_expert_groups and not without
 
 
-def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+def served_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor | None = None) -> Tensor:
     """Sum what experts return that are dealt out over ranks of inference, all routing being even.
 
     Tensor ranks hold the same tokens: each computes those of its own experts, and the ranks' sums are added. Where experts
@@ -66,9 +68,12 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     with b.scope(Purpose.EXPERTS):
         mine = part_of_tokens(layers, x)
         tokens = product(*mine.shape[:-1])
-        flat = layers.view(mine, "reshape", tokens, mine.shape[-1])
-        flat = whole_batch(layers, flat)
-        weights, indices = route(layers, model, flat)
+
+        def rows_of(part: Tensor) -> Tensor:
+            return whole_batch(layers, layers.view(part, "reshape", tokens, part.shape[-1]))
+
+        flat = rows_of(mine)
+        weights, indices = route(layers, model, flat if routed is None else rows_of(part_of_tokens(layers, routed)))
         pairs = flat.shape[0] * model.experts_per_token
         entering = _narrowed(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(

@@ -38,6 +38,9 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
             top, indices = _best(layers, scores, k)
         if model.router_normalized:
             top = _normalised(layers, model, top)
+        if model.expert_scale:
+            factors = layers.b.parameter("expert_scale", model.num_experts + model.zero_experts)
+            top = layers.mul(top, _gathered(layers, factors, indices))
         if model.router_scaled:
             top = layers.pointwise("mul_scalar", top)
         return top if model.router_weights_in_fp32 else layers.cast(top, x), indices

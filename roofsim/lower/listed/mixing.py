@@ -18,8 +18,8 @@ from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
 from roofsim.lower.blocks.selective_scan import MambaSizes, convolved_step, keep_last, mamba_mixer
 from roofsim.lower.blocks.state_space_duality import DualitySizes, mamba2_mixer
 from roofsim.numeric import ceil
+from roofsim.spec.model.delta_net import DeltaNet
 from roofsim.spec.model.layers.mixers import pair_of
-from roofsim.spec.model.transformer import DeltaNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,9 +109,11 @@ def mlp(context: Context, block: mixers.MlpBlock, x: Tensor, _: Kept) -> Tensor:
     return context.part(x, **context.fields(block)).mlp(x, expert=False)
 
 
-def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, _: Kept) -> Tensor:
+def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build a mixture of experts."""
-    return context.part(x, **context.fields(block)).mlp(x, expert=True)
+    fields = context.fields(block)
+    routed = None if block.router_reads is None else kept[fields.pop("router_reads")]
+    return context.part(x, **fields).mlp(x, expert=True, routed=routed)
 
 
 def delta_net(context: Context, block: linear_mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:

@@ -24,6 +24,7 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "query_key_norm": ("none", "head"),
     "value_norm": (False,),
     "value_scale": (False,),
+    "values_as_keys": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
     "rotary_form": ("rotate_half", "slices", "complex"),
@@ -69,6 +70,7 @@ class AttentionBlock(LayerBlock):
         default="plain", description="How an unfused query_key_norm applies its weight."
     )
     value_norm: bool = Field(default=False, description="An RMS norm without weights on values, of each head.")
+    values_as_keys: bool = Field(default=False, description="Values are what keys are before their norm and rotation.")
     value_scale: bool = Field(default=False, description="A constant factor on values.")
     key_values_as: str | None = Field(default=None, description="A name for its keys and values, for later layers.")
     key_values: str | None = Field(
@@ -117,8 +119,14 @@ class AttentionBlock(LayerBlock):
         joint = self.fused_query_key_value or self.attention == "mla" or self.key_values is not None
         if self.adapter_rank is not None and joint:
             raise WrongBlockError("adapters are of queries, keys and values that are projected apart", "adapter_rank")
-        if self.value_head_size is not None and self.fused_query_key_value:
+        if (
+            self.value_head_size is not None
+            and self.attention == "mha"
+            and (self.fused_query_key_value or self.values_as_keys)
+        ):
             raise WrongBlockError("values of another size are projected apart", "value_head_size")
+        if self.values_as_keys and (joint or self.adapter_rank is not None):
+            raise WrongBlockError("keys that are values too are projected apart, without adapters", "values_as_keys")
         if self.output_size is None:
             return taken
         if self.head_size is None:
@@ -252,6 +260,12 @@ class ExpertsBlock(LayerBlock):
     gate: Literal["plain", "clamped"] = "plain"
     router_bias: bool = False
     expert_bias: bool = False
+    router_reads: str | None = Field(
+        default=None, description="A kept result that the router reads in the place of what experts read (Gemma 4)."
+    )
+    expert_scale: bool = Field(
+        default=False, description="A learned factor of each expert on the weights of the chosen."
+    )
     router_scores: RouterScores = "softmax"
     router_scores_in_fp32: bool = True
     router_normalized: bool = True
@@ -261,6 +275,16 @@ class ExpertsBlock(LayerBlock):
     router_correction_bias: bool = False
     router_groups: Amount | None = None
     router_groups_per_token: Amount = 1
+
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return what its router reads, where that is something else."""
+        return () if self.router_reads is None else (("router_reads", self.router_reads),)
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse what is not as wide as the tokens."""
+        del sizes
+        if others and others["router_reads"] != taken:
+            raise WrongBlockError(f"cannot route {taken} by {others['router_reads']}", "router_reads")
 
     def working_share(self, sizes: Sizes) -> float:
         """Return the share of the experts that tokens choose from which compute something."""
