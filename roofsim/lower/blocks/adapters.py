@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 
-def adapted(layers: Layers, x: Tensor, made: Tensor, rank: Real | None, leaf: str) -> Tensor:
-    """Return what a projection made of `x`, with what two thin layers make of it; as it is without a rank."""
-    if rank is None:
-        return made
+def adapted(layers: Layers, x: Tensor, made: Tensor, rank: Real, leaf: str) -> Tensor:
+    """Return what a projection made of `x`, with what two thin layers make of it."""
     with layers.b.apart():
         low = layers.linear(x, rank, f"{leaf}_adapter_down")
         return layers.add(made, layers.linear(low, made.shape[-1], f"{leaf}_adapter_up"))

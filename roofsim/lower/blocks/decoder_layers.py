@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, Tensor
-from roofsim.lower.blocks.adapters import adapted
 from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate, rotate_part
 from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
@@ -338,8 +337,11 @@ class DecoderLayers:
             width = heads.kv_heads * heads.value_head_size
             v = k if model.values_as_keys else layers.linear(x, width, Purpose.VALUE, bias=bias, repeated=holders)
             q, k, v = (self._clipped(part) for part in (q, k, v))
-            named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
-            q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)
+            if self.adapter_rank is not None:
+                from roofsim.lower.blocks.adapters import adapted  # of few models
+
+                named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
+                q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
         return q, k, v, gate

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
-from roofsim.lower.blocks.adapters import adapted
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -31,7 +30,10 @@ def dense_mlp(
         hidden = layers.activation(layers.linear(x, width, Purpose.UP, bias=bias), model.activation)
     elif fused:
         both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
-        both = adapted(layers, x, both, adapter_rank, Purpose.GATE_UP)
+        if adapter_rank is not None:
+            from roofsim.lower.blocks.adapters import adapted  # of few models
+
+            both = adapted(layers, x, both, adapter_rank, Purpose.GATE_UP)
         first, second = layers.split(both, width, width)
         hidden = gated(layers, first, second, model.activation, gate)
     elif gate in ("plain", "cutoff"):
