@@ -17,6 +17,8 @@ from counting import Case, classes, entering, first, ids
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 TOKENS = 512
+#: Of models whose windows would hide some of these.
+FEWER = 256
 
 
 def _build(kind: str, **fields: Any) -> Any:
@@ -143,11 +145,11 @@ def _longcat() -> Any:
     return _build("LongcatFlash")
 
 
-def _gemma4(layers: int, **fields: Any) -> Any:
-    kinds = (["sliding_attention"] * 5 + ["full_attention"]) * (layers // 6)
+def _gemma4(kind: str, layers: int, cycle: int, **fields: Any) -> Any:
+    kinds = (["sliding_attention"] * (cycle - 1) + ["full_attention"]) * (layers // cycle)
     return _build(
-        "Gemma4", num_hidden_layers=layers, layer_types=kinds, sliding_window=1024, head_dim=256, global_head_dim=512,
-        attention_k_eq_v=True, hidden_size_per_layer_input=0, final_logit_softcapping=30.0, **fields,
+        kind, num_hidden_layers=layers, layer_types=kinds, head_dim=256, global_head_dim=512,
+        final_logit_softcapping=30.0, **fields,
     )  # fmt: skip
 
 
@@ -162,8 +164,8 @@ def _trained(out: Any) -> torch.Tensor:
     return ForCausalLMLoss(logits, entering(torch.zeros(*logits.shape[:-1], dtype=torch.int64)), logits.shape[-1])
 
 
-def _tokens(model: Any) -> Any:
-    return model(input_ids=ids(TOKENS), use_cache=False)
+def _tokens(model: Any, count: int = TOKENS) -> Any:
+    return model(input_ids=ids(count), use_cache=False)
 
 
 #: Of NVIDIA's configuration: mixers, feed-forward layers, attention.
@@ -176,15 +178,28 @@ ZAMBA2_LARGE = {
     "hidden_size": 3584, "mamba_d_state": 64, "n_mamba_heads": 112, "mamba_ngroups": 2, "num_mem_blocks": 2,
     "use_mem_rope": True,
 }  # fmt: skip
-GEMMA4_MIXTURE = {
+#: Of Google's configurations.
+GEMMA4_LARGE = {"sliding_window": 1024, "attention_k_eq_v": True}
+GEMMA4_MIXTURE = GEMMA4_LARGE | {
+    "hidden_size_per_layer_input": 0,
     "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704, "num_attention_heads": 16,
     "num_key_value_heads": 8, "num_global_key_value_heads": 2, "num_experts": 128, "top_k_experts": 8,
     "enable_moe_block": True,
 }  # fmt: skip
-GEMMA4_DENSE = {
+GEMMA4_DENSE = GEMMA4_LARGE | {
+    "hidden_size_per_layer_input": 0,
     "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32, "num_key_value_heads": 16,
     "num_global_key_value_heads": 4,
 }  # fmt: skip
+GEMMA4_UNIFIED = GEMMA4_LARGE | {
+    "hidden_size": 3840, "intermediate_size": 15360, "num_attention_heads": 16, "num_key_value_heads": 8,
+    "num_global_key_value_heads": 1,
+}  # fmt: skip
+GEMMA4_E2B = {
+    "hidden_size": 1536, "intermediate_size": 6144, "num_key_value_heads": 1, "num_kv_shared_layers": 20,
+    "use_double_wide_mlp": True,
+}  # fmt: skip
+GEMMA4_E4B = {"hidden_size": 2560, "intermediate_size": 10240, "num_key_value_heads": 2, "num_kv_shared_layers": 18}
 CASES: dict[str, Case] = {
     "jamba-v0.1": ("transformers", "hybrid", _jamba, _tokens),
     "falcon-h1-7b": ("transformers", "hybrid", _falcon_h1, _tokens),
@@ -195,8 +210,11 @@ CASES: dict[str, Case] = {
     "zamba2-7b": ("transformers", "hybrid", partial(_zamba2, 81, {6, *range(11, 78, 6)}, **ZAMBA2_LARGE), _tokens),
     "kimi-linear-48b-a3b": ("transformers", "hybrid", _kimi_linear, _tokens),
     "minimax-text-01": ("transformers", "chunks", _minimax, _tokens),
-    "gemma-4-26b-a4b": ("transformers", "", partial(_gemma4, 30, **GEMMA4_MIXTURE), _tokens),
-    "gemma-4-31b": ("transformers", "", partial(_gemma4, 60, **GEMMA4_DENSE), _tokens),
+    "gemma-4-e2b": ("transformers", "", partial(_gemma4, "Gemma4", 35, 5, **GEMMA4_E2B), partial(_tokens, count=FEWER)),
+    "gemma-4-e4b": ("transformers", "", partial(_gemma4, "Gemma4", 42, 6, **GEMMA4_E4B), partial(_tokens, count=FEWER)),
+    "gemma-4-12b": ("transformers", "", partial(_gemma4, "Gemma4Unified", 48, 6, **GEMMA4_UNIFIED), _tokens),
+    "gemma-4-26b-a4b": ("transformers", "", partial(_gemma4, "Gemma4", 30, 6, **GEMMA4_MIXTURE), _tokens),
+    "gemma-4-31b": ("transformers", "", partial(_gemma4, "Gemma4", 60, 6, **GEMMA4_DENSE), _tokens),
     "longcat-flash-560b": ("transformers", "", _longcat, _tokens),
     "mimo-v2-flash": ("transformers", "all", _mimo, _tokens),
     "mamba-130m": ("transformers", "hybrid", partial(_mamba, 768, 24), _tokens),
@@ -208,4 +226,4 @@ LOSSES = dict.fromkeys(CASES, lambda out: classes([first(out).to(torch.bfloat16)
 for _name in ("mimo-v2-flash", "longcat-flash-560b"):
     del LOSSES[_name]
 LOSSES |= {"mamba-130m": _trained, "mamba-2.8b": _trained}
-SIZES = dict.fromkeys(CASES, TOKENS)
+SIZES = dict.fromkeys(CASES, TOKENS) | {"gemma-4-e2b": FEWER, "gemma-4-e4b": FEWER}

@@ -13,6 +13,7 @@ from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_
 from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.further_decoders import FURTHER_DECODERS
+from roofsim.importers.gemma_decoders import GEMMA_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.latest_decoders import LATEST_DECODERS
 from roofsim.importers.layered_decoders import LAYERED_DECODERS
@@ -40,6 +41,7 @@ ARCHITECTURES: Final = {
     **LINEAR_DECODERS,
     **SHARED_DECODERS,
     **MIXED_DECODERS,
+    **GEMMA_DECODERS,
     **ENCODERS,
     **VISION,
 }

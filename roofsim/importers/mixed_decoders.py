@@ -1,4 +1,4 @@
-"""Map the configurations of decoders whose layers differ in heads or parts: MiMo-V2-Flash, LongCat-Flash, Gemma 4."""
+"""Map the configurations of decoders whose layers differ in heads or parts: MiMo-V2-Flash, LongCat-Flash."""
 
 from __future__ import annotations
 
@@ -176,75 +176,8 @@ def _longcat_flash(c: Fields) -> Mapping:
     return listed(c, [{"repeat": layers, "layers": steps}])
 
 
-# -- Gemma 4 --------------------------------------------------------------------------------------------------------
-
-
-def _gemma4(c: Fields) -> Mapping:
-    """Read Gemma 4's larger models: wider heads, fewer of them for keys that are values too, in layers that see all."""
-    if c.whole("hidden_size_per_layer_input", default=256, least=0):
-        c.fail("hidden_size_per_layer_input", "embeddings of each layer (E2B, E4B) are not supported; expected 0")
-    c.only("num_kv_shared_layers", 0)
-    c.only("attention_bias", False)
-    c.only("use_bidirectional_attention", None, "vision")
-    layers = few_layers(c)
-    windowed = told_apart(c, "layer_types", "layer_pattern", WINDOWED, layers)
-    if windowed is None:
-        windowed = [(at + 1) % 6 != 0 for at in range(layers)]
-    norm = {"rms_norm": {"weight_form": "wide"}}
-    activation = c.activation("hidden_activation", "hidden_act", default="gelu_pytorch_tanh")
-    mlp = {"intermediate_size": c.whole("intermediate_size"), "gated_mlp": True, "activation": activation}
-    dense: Steps = [norm, {"mlp": mlp}, norm]
-    if c.flag("enable_moe_block", False):
-        dense = [{"branches": [dense, _gemma4_experts(c, activation, norm)], "merge": "add"}, norm]
-
-    def layer(kind: bool) -> Steps:
-        attends = {"residual": [norm, {"attention": _gemma4_attention(c, windowed=kind)}, norm]}
-        return [attends, {"residual": dense}, "scale"]
-
-    head = {"soft_cap": True} if c.number("final_logit_softcapping", 0.0) else {}
-    mapping = listed(c, stack(windowed, layer), norm, tied_unless_said=True, **head)
-    mapping["layers"][0]["embedding"]["scale"] = True
-    return mapping
-
-
-def _gemma4_experts(c: Fields, activation: str, norm: Mapping) -> Steps:
-    """Return the experts beside the dense part; their router reads tokens that a norm without weights and a scale leave."""
-    plain = {"rms_norm": {"weight_form": "wide", "affine": False}}
-    experts = {
-        "num_experts": c.whole("num_experts"),
-        "experts_per_token": c.whole("top_k_experts"),
-        "expert_intermediate_size": c.whole("moe_intermediate_size"),
-        "activation": activation,
-        "router_reads": "routed",
-        "expert_scale": True,
-    }
-    return [{"aside": [plain, {"affine": {"shift": False}}, "scale"], "as": "routed"}, norm, {"experts": experts}, norm]
-
-
-def _gemma4_attention(c: Fields, *, windowed: bool) -> Mapping:
-    shared, size = c.whole("num_key_value_heads"), c.whole("head_dim", default=256)
-    both = c.flag("attention_k_eq_v", False) and not windowed
-    if not windowed:
-        size = c.whole("global_head_dim", default=512)
-        shared = c.whole("num_global_key_value_heads", default=shared) if both else shared
-    made: Mapping = {
-        "num_attention_heads": c.whole("num_attention_heads"),
-        "num_key_value_heads": shared,
-        "head_size": size,
-        "position_embedding": "rotary",
-        "query_key_norm": "head",
-        "normalization_weight": "wide",
-        "value_norm": True,
-    }
-    made |= {"sliding_window": c.whole("sliding_window", default=512)} if windowed else {}
-    made |= {"values_as_keys": True} if both else {}
-    dropout = c.rate("attention_dropout")
-    return made | ({"attention_dropout": dropout} if dropout else {})
-
-
 #: model_type -> the function that reads it.
 MIXED_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
-    "gemma4_text": _gemma4,
     "longcat_flash": _longcat_flash,
     "mimo_v2_flash": _mimo_v2_flash,
 }

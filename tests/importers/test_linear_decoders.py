@@ -17,9 +17,13 @@ _ENTRIES = json.loads(Path(__file__).with_name("published_hub.json").read_text(e
 HUB = {entry["name"]: entry["config"] for entry in _ENTRIES}
 
 
-def parameters(name, **keys):
-    graph = lower(imported({**HUB[name], **keys}), Call(phase="forward"))
+def count(config):
+    graph = lower(imported(config), Call(phase="forward"))
     return sum(tensor.numel * copies for tensor, copies in graph.parameters().items())
+
+
+def parameters(name, **keys):
+    return count({**HUB[name], **keys})
 
 
 @pytest.mark.parametrize(
@@ -61,9 +65,8 @@ def parameters(name, **keys):
         ("longcat-flash-560b", {"router_bias": True}, "router_bias: true changes the structure"),
         ("longcat-flash-560b", {"emb_neighbor_num": 4}, "emb_neighbor_num: 4 changes the structure"),
         ("longcat-flash-560b", {"num_layers": 1000}, "num_layers: expected at most 512"),
-        ("gemma-4-26b-a4b", {"hidden_size_per_layer_input": 256}, "embeddings of each layer .E2B, E4B. are not supported"),
-        ("gemma-4-26b-a4b", {"hidden_size_per_layer_input": None}, "embeddings of each layer .E2B, E4B. are not supported"),
-        ("gemma-4-26b-a4b", {"num_kv_shared_layers": 10}, "num_kv_shared_layers: 10 changes the structure"),
+        ("gemma-4-26b-a4b", {"num_kv_shared_layers": 30}, "no layer before the last 30 has keys and values of the same kind"),
+        ("gemma-4-26b-a4b", {"attention_bias": True}, "attention_bias: true changes the structure"),
         ("gemma-4-26b-a4b", {"use_bidirectional_attention": "all"}, "use_bidirectional_attention: 'all' changes the structure"),
         ("gemma-4-26b-a4b", {"layer_types": ["full_attention"]}, "layer_types: has 1 entries for 30 layers"),
         ("gemma-4-26b-a4b", {"num_experts": None}, "num_experts: is null; expected a value"),
@@ -146,6 +149,37 @@ def test_gemma_4_in_its_wrapper_is_the_same_language_model():
     # Layers that see all without keys as values have as many heads as the others, and values.
     apart = parameters("gemma-4-26b-a4b", attention_k_eq_v=False)
     assert apart - parameters("gemma-4-26b-a4b") == 5 * 2816 * 512 * (2 * 8 - 2)
+
+
+def test_gemma_4_s_small_models_give_each_layer_an_input_of_its_own():
+    text = HUB["gemma-4-e2b"]["text_config"]
+    plain = imported({**text, "hidden_size_per_layer_input": 0}).layers
+    assert len(imported(text).layers) == len(plain) + 2
+    # Tables and projections of all layers; in each, two projections and a norm; one norm of the inputs.
+    less = 256 * 35 * (262144 + 1536) + 35 * (2 * 256 * 1536 + 1536) + 256
+    assert count(text) - count({**text, "hidden_size_per_layer_input": 0}) == less
+    # Of the layers that read others' keys and values, the feed-forward parts are twice as wide.
+    assert count(text) - count({**text, "use_double_wide_mlp": False}) == 20 * 3 * 6144 * 1536
+    alone = count({**text, "num_kv_shared_layers": 0, "use_double_wide_mlp": False})
+    own = 16 * (2 * 256 * 1536 + 256) + 4 * (2 * 512 * 1536 + 512)
+    assert alone - count({**text, "use_double_wide_mlp": False}) == own
+
+
+def test_gemma_4_s_last_layer_sees_all():
+    """Its configuration changes a last layer that looks back a limited distance."""
+    text = HUB["gemma-4-e2b"]["text_config"]
+    kinds = [*text["layer_types"][:-1], "sliding_attention"]
+    assert imported({**text, "layer_types": kinds}).layers == imported(text).layers
+
+
+def test_gemma_4_12b_in_its_wrapper_is_the_same_language_model():
+    wrapped = HUB["gemma-4-12b"]
+    text = wrapped["text_config"]
+    assert imported(wrapped).layers == imported(text).layers
+    silent = {key: value for key, value in text.items() if key not in ("hidden_size_per_layer_input", "sliding_window")}
+    assert imported(silent).layers == imported(text).layers
+    with pytest.raises(SpecError, match="hidden_size_per_layer_input: 256 changes the structure"):
+        imported({**text, "hidden_size_per_layer_input": 256})
 
 
 def test_residuals_before_a_norm_keep_as_many_parameters():

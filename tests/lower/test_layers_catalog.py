@@ -56,6 +56,8 @@ def test_parameters_equal_those_of_the_library(name):
         ("mimo-v2-flash", 9 * 4 * (192 + 128) * 2, 39 * 129 * 8 * (192 + 128) * 2),
         # Five layers see all, with keys and values of their own though they come of one projection; 25 keep 1,024 tokens.
         ("gemma-4-26b-a4b", 5 * 2 * 2 * 512 * 2, 25 * 1024 * 2 * 8 * 256 * 2),
+        # Three layers of 15 see all; the last 20 keep nothing of their own.
+        ("gemma-4-e2b", 3 * 2 * 512 * 2, 12 * 512 * 2 * 256 * 2),
         ("rwkv-7-world-0.1b", 0, 12 * (12 * 64 * 64 * 4 + 2 * 768 * 2)),
     ],
 )

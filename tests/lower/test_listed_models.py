@@ -49,7 +49,7 @@ EXACT = (
     ("transformers", "hybrid"),
     ("transformers", "chunks"),
 )
-_EXACT_MODELS = ("yolov8", "yolov9", "wav2vec2-conformer")
+_EXACT_MODELS = ("yolov8", "yolov9", "wav2vec2-conformer", "gemma-4")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["model"])
