@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,9 @@ def test_no_more_than_some_are_kept():
 
 
 def test_what_is_kept_weighs_no_more_than_it_may_but_for_the_latest():
-    kept = Kept(10, len)
+    kept: Kept[list[int]] = Kept(10, len)
     for size in (4, 5, 3):
-        kept.get(size, lambda size=size: [0] * size)
+        kept.get(size, partial(list, range(size)))
     assert [kept.known(size) is None for size in (4, 5, 3)] == [True, False, False]
     assert len(kept.get(20, lambda: [0] * 20)) == 20
     assert len(kept) == 1

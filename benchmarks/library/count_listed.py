@@ -10,13 +10,14 @@ Cases stand in the modules ``cases_*.py`` beside it. Models are built over fake 
 no values; on CUDA, or where PyTorch is a build for the CPU there (which runs LSTMs by a kernel that its counter does
 not know: rows of such models come from a build for CUDA; its norms are stood in for).
 `parameters` are those of the whole model, FLOPs those of one sample, as `FlopCounterMode` counts them: `products` of
-linear layers, experts and convolutions, `attention` of attention kernels (whole score matrices). `part` says what of
-a model is counted: ``tower`` is the image part of a vision-language model; of ``all``, attention runs as products and
-is counted with them; of a ``hybrid``, what scans compute inside of their kernels is left out, whose functions are
-stood in for (`kernels`). `saved` are the bytes that autograd keeps of a training step of two samples in bf16 (one by
-itself needs fewer copies): distinct storages that lead back from the end of the step, parameters, buffers and inputs
-apart; `loss` says whether that of training is among them (it is not where targets are found on the host; of a tower
-the ``sum`` of its result is the end). `size` are the tokens of a sample where it is not the model's usual size.
+linear layers, experts and convolutions, `attention` of attention kernels (whole score matrices). `part` says what of a
+model is counted: ``tower`` is the image part of a vision-language model; of ``all``, attention runs as products and is
+counted with them; of a ``hybrid``, what scans compute inside of their kernels is left out, whose functions are stood in
+for (`kernels`); of ``chunks`` it runs as products and is counted with them. `saved` are the bytes that autograd keeps
+of a training step of two samples in bf16 (one by itself needs fewer copies): distinct storages that lead back from the
+end of the step, parameters, buffers and inputs apart; `loss` says whether that of training is among them (it is not
+where targets are found on the host; of a tower the ``sum`` of its result is the end). `size` are the tokens of a sample
+where it is not the model's usual size.
 
 Last run: towers, hybrids, volumes, graphs, diffusion models of images, detectors, recommenders, embedding models and
 Wav2Vec2-Conformer torch 2.13.0 for the CPU, transformers 5.23.0, diffusers 0.42.1, torchvision 0.28.0, monai 1.6.1, torch_geometric

@@ -26,7 +26,13 @@ DEVICE = "cuda" if torch.backends.cuda.is_built() else "cpu"
 
 
 def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_others):
-    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one. With a bias of its own, the efficient one."""
+    """Run the flash kernel: over fake tensors PyTorch would choose the unfused one. With a bias of its own, the efficient one.
+
+    So with values of another size than keys, or wide heads, which the flash kernel does not take.
+    """
+    if value.shape[-1] != key.shape[-1] or key.shape[-1] > 256:
+        attend = torch.ops.aten._scaled_dot_product_efficient_attention
+        return attend(query, key, value, None, query.requires_grad, dropout_p, is_causal, scale=scale)[0]
     if attn_mask is not None and attn_mask.requires_grad:
         attend = torch.ops.aten._scaled_dot_product_efficient_attention
         return attend(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
@@ -93,8 +99,8 @@ if DEVICE == "cpu":
     torch.nn.functional.rms_norm = rms_norm
     torch.nn.functional.batch_norm = batch_norm
     torch.nn.functional.dropout = dropout
-# Keys and values as they are, for all heads that share them, as on a GPU.
-sdpa_attention.use_gqa_in_sdpa = lambda *_args, **_kwargs: True
+# Keys and values as they are, for all heads that share them, as on a GPU: of those that its flash kernel takes.
+sdpa_attention.use_gqa_in_sdpa = lambda _mask, key, value, **_kwargs: key.shape[-1] == value.shape[-1] <= 256
 torch.cuda.get_device_capability = lambda *_args: (9, 0)
 # Weights without values need no first ones, and some are drawn until they fit.
 torch.nn.init.trunc_normal_ = lambda tensor, *_args, **_kwargs: tensor

@@ -93,7 +93,50 @@ class SplitConvolutionScan(torch.autograd.Function):
         return functional.linear(torch.empty(batch, length, len(skip) * head_size, dtype=both.dtype), last)
 
 
-def causal_conv1d_fn(x, weight, bias=None, activation=None):
+class LightningBlocks(torch.autograd.Function):
+    """``LightningAttention2`` (OpenNLPLab/lightning-attention, lightning_attn2.py): its backward runs the blocks again."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return what queries find; keep what went in."""
+        query, key, value = (part.contiguous() for part in (query, key, value))
+        ctx.save_for_backward(query, key, value)
+        return torch.empty_like(value)
+
+
+def lightning_attention(layer: Any, hidden_states: torch.Tensor, **_others: Any) -> tuple[torch.Tensor, None]:
+    """Run transformers' ``MiniMaxLightningAttention`` with the function in the place of its loop over blocks."""
+    batch, length, _ = hidden_states.shape
+    heads = layer.act_fn(layer.qkv_proj(hidden_states)).reshape(batch, length, layer.num_attention_heads, -1)
+    parts = (part.transpose(1, 2) for part in torch.split(heads, layer.head_dim, dim=3))
+    made = LightningBlocks.apply(*parts).transpose(1, 2).reshape(batch, length, -1)
+    gate = functional.sigmoid(layer.output_gate(hidden_states))
+    return layer.out_proj(gate * layer.norm(made)), None
+
+
+class KimiDelta(torch.autograd.Function):
+    """``ChunkKDAFunction`` (flash-linear-attention 0.4, ops/kda/chunk.py): its backward makes states and what is new again.
+
+    Lengths of queries and keys are divided out first; decays are summed up inside of chunks of 64 tokens, in fp32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *given: torch.Tensor) -> torch.Tensor:
+        """Return what queries find; keep what the function keeps: chunks have their scores and an inverse."""
+        query, key, value, decay, strength = (part.contiguous() for part in given)
+        lengths = [torch.empty(part.shape[:-1], dtype=torch.float32) for part in (query, key)]
+        normed = [torch.empty_like(part) for part in (query, key)]
+        squares = [torch.empty(*key.shape[:-1], 64, dtype=key.dtype) for _ in range(2)]
+        ctx.save_for_backward(*normed, *lengths, value, torch.empty_like(decay), strength, *squares)
+        return torch.empty_like(value)
+
+
+def chunk_kda(query, key, value, g, beta, **_others):
+    """Run Kimi Delta Attention over a sequence."""
+    return KimiDelta.apply(query, key, value, g, beta), None
+
+
+def causal_conv1d_fn(x, weight, bias=None, activation=None, **_others):
     """Convolve over the last tokens."""
     del activation
     return CausalConvolution.apply(x, weight, bias)

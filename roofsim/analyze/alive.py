@@ -209,7 +209,8 @@ class _Lives:
         alive = self.alive.get(root)
         # All but the last of what leaves an iteration are what enters the next.
         entering = self.live.leaving.get(root)
-        saved = {root, root if entering is None else entering} & self.live.saved_roots
+        again = maker is not None and maker.block is not None and (maker.block, entering) in self.live.undone
+        saved = root in self.live.saved_roots or again
         return {
             "name": tensor.name,
             "stage": self.stage.name,
@@ -224,7 +225,7 @@ class _Lives:
             "born_in": None if maker is None else str(maker.phase),
             "last_read_by": None if reader is None else reader.name,
             "last_read_in": None if reader is None else str(reader.phase),
-            "saved_for_backward": bool(saved) and (maker is None or maker.phase is Phase.FORWARD),
+            "saved_for_backward": saved and (maker is None or maker.phase is Phase.FORWARD),
             "handed_on_as": None if entering is None else entering.name,
             "storage": root.name,
             "storage_bytes": last_of(root.numel * root.dtype.itemsize),

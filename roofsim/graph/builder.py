@@ -126,6 +126,15 @@ class Builder:
         finally:
             self._noted, self._again = outer
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Let parameters that are built inside be of their own, where those around them are shared."""
+        outer, (self._noted, self._again) = (self._noted, self._again), (None, None)
+        try:
+            yield
+        finally:
+            self._noted, self._again = outer
+
     def buffer(self, leaf: str, *shape: Real, dtype: DType = AUTO) -> Tensor:
         """Return a tensor that belongs to the model but is not trained."""
         return Tensor(self._dotted(leaf), shape, dtype, Role.BUFFER, component=self.component)

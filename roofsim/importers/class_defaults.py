@@ -120,6 +120,21 @@ CLASS_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
         "max_position_embeddings": 131072, "tie_word_embeddings": True, "attention_bias": False,
         "sliding_window": 4096, "_sliding_window_pattern": 6,
     },
+    "gemma4_text": {
+        "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+        "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 131072, "tie_word_embeddings": True,
+        "attention_bias": False, "sliding_window": 512, "hidden_size_per_layer_input": 256, "attention_k_eq_v": False,
+        "num_kv_shared_layers": 0, "enable_moe_block": False, "vocab_size_per_layer_input": 262144,
+        "use_double_wide_mlp": False,
+    },
+    "gemma4_unified_text": {
+        "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+        "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 262144, "tie_word_embeddings": True,
+        "attention_bias": False, "sliding_window": 1024, "hidden_size_per_layer_input": 0, "attention_k_eq_v": False,
+        "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
+    },
     "gemma3n_text": {
         "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
         "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",

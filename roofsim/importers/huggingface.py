@@ -13,12 +13,16 @@ from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_
 from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.further_decoders import FURTHER_DECODERS
+from roofsim.importers.gemma_decoders import GEMMA_DECODERS
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.latest_decoders import LATEST_DECODERS
 from roofsim.importers.layered_decoders import LAYERED_DECODERS
+from roofsim.importers.linear_decoders import LINEAR_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
+from roofsim.importers.mixed_decoders import MIXED_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
 from roofsim.importers.quantization import stored_weights
+from roofsim.importers.shared_decoders import SHARED_DECODERS
 from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
 from roofsim.importers.wrappers import notes_of, unwrap
@@ -34,6 +38,10 @@ ARCHITECTURES: Final = {
     **FURTHER_DECODERS,
     **LATEST_DECODERS,
     **LAYERED_DECODERS,
+    **LINEAR_DECODERS,
+    **SHARED_DECODERS,
+    **MIXED_DECODERS,
+    **GEMMA_DECODERS,
     **ENCODERS,
     **VISION,
 }

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.importers.decoders import Mapping, decoder, tied
+from roofsim.importers.repeats import Steps, few_layers, stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.importers.fields import Fields
 
-Steps = list[Any]
-#: Layers beyond which a file is no model's: each that differs from the one before is written out.
-_MOST_LAYERS: Final = 512
-#: Layers of a cycle beyond which none is looked for: those of published models have six at most.
-_LONGEST_CYCLE: Final = 32
-
 
 def _gemma3n(c: Fields) -> Mapping:
     c.only("altup_correct_scale", True)
     c.only("attention_bias", False)
-    layers, sizes = c.whole("num_hidden_layers"), _sizes(c)
-    if layers > _MOST_LAYERS:
-        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
-    kinds = list(zip(_windows(c, layers), _widths(c, layers), _cutoffs(c, layers), _sharing(c, layers), strict=True))
+    layers, sizes = few_layers(c), _sizes(c)
+    windows = _windows(c, layers)
+    shared = sharing(
+        c, [window is not None for window in windows], c.whole("num_kv_shared_layers", default=15, least=0)
+    )
+    kinds = list(zip(windows, _widths(c, layers), _cutoffs(c, layers), shared, strict=True))
     streams = c.whole("altup_num_inputs", default=4, least=2)
-    stack = _stack(kinds, lambda kind: _layer(c, streams, *kind))
+    # What a repeat keeps is gone after it: a layer that keeps something for later ones is no repeat.
+    steps = stack(kinds, lambda kind: _layer(c, streams, *kind), alone=lambda kind: kind[-1] == "keeps")
     head = {"entries": sizes["vocabulary"], "tied": tied(c, True)}
     if c.number("final_logit_softcapping", 30.0):
         head["soft_cap"] = True
-    inputs = [
-        {
-            "embedding": {
-                "entries": c.whole("vocab_size_per_layer_input", default=262144),
-                "width": "layers * per_layer",
-                "scale": True,
-            }
-        }
-    ]
-    projected = [_linear("layers * per_layer"), "scale", {"rms_norm": {"weight_form": "wide", "parts": "layers"}}]
     decoder(c)  # refuses what ends in no language model
     return {
         "family": "layers",
@@ -48,17 +35,11 @@ def _gemma3n(c: Fields) -> Mapping:
         "max_sequence_length": c.whole("max_position_embeddings", default=32768),
         "sizes": {key: value for key, value in sizes.items() if key != "vocabulary"},
         "layers": [
-            {"name": "per_layer_embedding", "aside": inputs, "as": "looked_up"},
-            {"embedding": {"entries": sizes["vocabulary"], "width": "hidden", "scale": True}},
-            {
-                "name": "per_layer_inputs",
-                "aside": [*projected, {"add": "looked_up"}, "scale"],
-                "as": "per_layer_inputs",
-            },
+            *with_inputs_of_layers(c, sizes["vocabulary"]),
             {"open_streams": streams},
-            *stack,
+            *steps,
             {"close_streams": streams},
-            _norm(),
+            norm(),
             {"logits": head},
         ],
     }
@@ -73,11 +54,25 @@ def _sizes(c: Fields) -> dict[str, int]:
     }
 
 
-def _norm() -> Mapping:
+def with_inputs_of_layers(c: Fields, entries: int) -> Steps:
+    """Return an embedding, and one beside it that gives each layer an input of its own: `per_layer` wide, of `layers`."""
+    wide, own = "layers * per_layer", c.whole("vocab_size_per_layer_input", default=262144)
+    projected = [linear(wide), "scale", {"rms_norm": {"weight_form": "wide", "parts": "layers"}}]
+    looked_up = {"embedding": {"entries": own, "width": wide, "scale": True}}
+    return [
+        {"name": "per_layer_embedding", "aside": [looked_up], "as": "looked_up"},
+        {"embedding": {"entries": entries, "width": "hidden", "scale": True}},
+        {"name": "per_layer_inputs", "aside": [*projected, {"add": "looked_up"}, "scale"], "as": "per_layer_inputs"},
+    ]
+
+
+def norm() -> Mapping:
+    """Return an RMS norm, as the Gemma classes write it."""
     return {"rms_norm": {"weight_form": "wide"}}
 
 
-def _linear(width: str | int) -> Mapping:
+def linear(width: str | int) -> Mapping:
+    """Return a layer without bias that ranks of a tensor group all hold."""
     return {"linear": {"width": width, "bias": False, "split": "whole"}}
 
 
@@ -105,25 +100,25 @@ def _layer(c: Fields, streams: int, window: int | None, width: int, cutoff: bool
     return [
         {"predict_streams": streams, "as": "predicted"},
         {"slice": {"width": "hidden"}, "as": "active"},
-        {**_norm(), "as": "normed"},
-        {"name": "laurel", "aside": [_linear(rank), _linear("hidden"), _norm(), {"add": "normed"}], "as": "laurel"},
+        {**norm(), "as": "normed"},
+        {"name": "laurel", "aside": [linear(rank), linear("hidden"), norm(), {"add": "normed"}], "as": "laurel"},
         {"attention": attention},
-        _norm(),
+        norm(),
         {"add": "active"},
         {"add": "laurel"},
         "scale",
-        {"residual": [_norm(), {"mlp": mlp}, _norm()], "as": "activated"},
+        {"residual": [norm(), {"mlp": mlp}, norm()], "as": "activated"},
         {
             "from": "predicted",
             "correct_streams": {"streams": streams, "activated": "activated", "active_as": "corrected"},
             "as": "streams",
         },
         {"aside": [{"slice": {"width": "per_layer"}}], "from": "per_layer_inputs", "as": "input"},
-        {"from": "corrected", **_linear("per_layer")},
+        {"from": "corrected", **linear("per_layer")},
         activation,
         {"multiply": "input"},
-        _linear("hidden"),
-        {**_norm(), "as": "added"},
+        linear("hidden"),
+        {**norm(), "as": "added"},
         {"from": "streams", "add_to_streams": "added"},
     ]
 
@@ -171,60 +166,16 @@ def _cutoffs(c: Fields, layers: int) -> list[bool]:
     return [one > 0 for one in values]
 
 
-def _sharing(c: Fields, layers: int) -> list[str | None]:
-    """Return which layers read the keys and values of another, and which are the last of their kind before them."""
-    shared = c.whole("num_kv_shared_layers", default=15, least=0)
-    first, windows = layers - shared, _windows(c, layers)
-    own = [window is None for window in windows[: max(first, 0)]]
-    read = {window is None for window in windows[max(first, 0) :]}
+def sharing(c: Fields, windowed: list[bool], shared: int) -> list[str | None]:
+    """Return which layers read the keys and values of another: the last `shared`; and which are the last of a kind before them."""
+    first = len(windowed) - shared
+    own, read = windowed[: max(first, 0)], set(windowed[max(first, 0) :])
     if not read <= set(own):
         c.fail(
             "num_kv_shared_layers", f"no layer before the last {shared} has keys and values of the same kind as theirs"
         )
     keepers = {max(at for at, one in enumerate(own) if one is kind) for kind in read}
-    return ["reads" if at >= first else "keeps" if at in keepers else None for at in range(layers)]
-
-
-# -- what repeats ---------------------------------------------------------------------------------------------------
-
-
-def _stack(kinds: Steps, build: Callable[[Any], Steps]) -> Steps:
-    """Return the steps of all layers: cycles of layers that are alike as repeats, those that keep something by themselves."""
-    made: Steps = []
-    while kinds:
-        length, times = _cycle(kinds)
-        cycle, kinds = kinds[:length], kinds[length * times :]
-        inner = [_run(kind, len(list(alike)), build) for kind, alike in groupby(cycle)]
-        if times == 1:
-            made += inner
-        elif len(inner) == 1:
-            made.append({"repeat": times, "layers": build(cycle[0])})
-        else:
-            made.append({"repeat": times, "layers": inner})
-    return made
-
-
-def _run(kind: Any, count: int, build: Callable[[Any], Steps]) -> Mapping:
-    # What a repeat keeps is gone after it: a layer that keeps something for later ones is no repeat.
-    if count == 1 and kind[-1] == "keeps":
-        return {"name": "layer", "layers": build(kind)}
-    return {"repeat": count, "layers": build(kind)}
-
-
-def _cycle(kinds: Steps) -> tuple[int, int]:
-    """Return the cycle that a list begins with, its length and how often it runs: the one that leaves out most layers.
-
-    >>> _cycle([("a",), ("a",), ("b",), ("a",), ("a",), ("b",), ("c",)])
-    (3, 2)
-    """
-    best = (1, 1)
-    for length in range(1, min(len(kinds) // 2, _LONGEST_CYCLE) + 1):
-        times = 1
-        while kinds[times * length : (times + 1) * length] == kinds[:length]:
-            times += 1
-        if length * (times - 1) > best[0] * (best[1] - 1):
-            best = (length, times)
-    return best
+    return ["reads" if at >= first else "keeps" if at in keepers else None for at in range(len(windowed))]
 
 
 #: model_type -> the function that reads it.

@@ -177,13 +177,16 @@ class _Inventory:
                 instant = _Instant(index, more > 0.0, at + max(more, 0.0))
                 if phase not in peaks or instant.total > peaks[phase].total:
                     peaks[phase] = instant
-            total += more - sum(map(self._bytes, self._freed_by(block)))
+            total += more - sum(self._bytes(thing) * copies for thing, copies in self._freed_by(block).items())
             if self.ops[indices[-1]].phase is Phase.FORWARD:
                 forward = indices[-1]
         return peaks, forward
 
-    def _freed_by(self, block: Block | None) -> list[TensorStorage]:
-        return [] if block is None else self.live.block_deaths.get(block, [])
+    def _freed_by(self, block: Block | None) -> dict[TensorStorage | Tensor, float]:
+        freed: dict[TensorStorage | Tensor, float] = {}
+        for storage, copies in [] if block is None else self.live.block_deaths.get(block, []):
+            freed[storage] = freed.get(storage, 0.0) + last_of(copies)
+        return freed
 
     def _counts(
         self, instant: _Instant | None = None, *, end: int | None = None
@@ -205,7 +208,7 @@ class _Inventory:
                 before = more if instant.last else 0.0
                 return _sum(_sum(counts, step, before), here, 1.0)
             counts = _sum(counts, step, 1.0 + more)
-            counts = _sum(counts, dict.fromkeys(self._freed_by(block), 1.0), -1.0)
+            counts = _sum(counts, self._freed_by(block), -1.0)
             if indices[-1] == end:
                 break
         return counts

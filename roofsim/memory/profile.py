@@ -11,7 +11,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.memory.peak import Instant, Peak
-from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, stream_of
+from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, entered_as, left_over, stream_of, undone_in
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
 from roofsim.points import surely
 from roofsim.records import dataclass
@@ -118,13 +118,8 @@ class Liveness:
         self.stream = stream
         self.graph = graph
         self.granule = granule
-        self.leaving = {
-            leaving.root: entry.root
-            for block in graph.blocks
-            if block.mirror is None
-            for entry, leaving in block.carries
-            if leaving.root is not entry.root
-        }
+        self.leaving = entered_as(graph)
+        self.undone = undone_in(graph)
         self.saved_roots: set[Tensor] = set()
         order = {op: index for index, op in enumerate(graph.ops)}
         self.late_buffers: dict[int, list[Tensor]] = {}
@@ -134,7 +129,7 @@ class Liveness:
         self.storages = self._collect()
         self.births: dict[int, list[TensorStorage]] = {}
         self.deaths: dict[int, list[TensorStorage]] = {}
-        self.block_deaths: dict[Block, list[TensorStorage]] = {}
+        self.block_deaths: dict[Block, list[tuple[TensorStorage, Real]]] = {}
         self._place_events()
 
     # -- lifetimes ----------------------------------------------------------------------------------------------
@@ -204,9 +199,11 @@ class Liveness:
                 continue
             born_in, dies_in = ops[storage.born].block, storage.last_block
             if dies_in is not None and not dies_in.once and self._dies_at_the_end(storage, born_in, dies_in):
-                self.block_deaths.setdefault(dies_in, []).append(storage)
+                self.block_deaths.setdefault(dies_in, []).append((storage, 1.0))
             else:
                 self.deaths.setdefault(storage.last, []).append(storage)
+        for block, left in left_over(self.graph, self.undone, self.storages):
+            self.block_deaths.setdefault(block, []).append((left, block.repeat - 1.0))
 
     def _dies_at_the_end(self, storage: TensorStorage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether one copy is freed behind a block, and not one in each iteration."""
@@ -248,8 +245,8 @@ class Liveness:
             points = self._body(live, indices)
             self._record(points, peak, curve if with_curve else None, block, start, live)
             if block is not None:
-                for storage in self.block_deaths.get(block, ()):
-                    self._add(live, storage, -1.0)
+                for storage, copies in self.block_deaths.get(block, ()):
+                    self._add(live, storage, -copies)
             if body[-1].phase is Phase.FORWARD:
                 forward_end, forward_index = dict(live), index
         whole, phases = peak.whole(), peak.phases
@@ -372,7 +369,7 @@ class Liveness:
         block = self.graph.ops[storage.born].block
         if block is None or storage.root not in self.leaving:
             return self.graph.ops[storage.born].repeats if storage.saved else 0.0
-        entry_saved = self.leaving[storage.root] in self.saved_roots
+        entry_saved = (block, self.leaving[storage.root]) in self.undone
         return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)
 
 

@@ -205,9 +205,7 @@ def test_a_host_that_is_slower_in_layers_alone_does_not_add_to_the_ends():
         "workload.micro_batch_size": [1, 2],
     }
     workload = {"engine": "megatron-core", "precision": "bf16", "global_batch_size": 32}
-    space = Drawn(
-        load_scenario({"model": "gpt2", "workload": workload, "hardware": {"gpu": "a100"}}, {}), (4, 8), axes
-    )
+    space = Drawn(load_scenario({"model": "gpt2", "workload": workload, "hardware": {"gpu": "a100"}}, {}), (4, 8), axes)
     shares = np.concatenate([space.bounded(family, range(8))[0] for family in range(len(space.families))])
     assert len(shares) > 2
     assert 0.9 < shares.max() <= 1.0

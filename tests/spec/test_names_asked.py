@@ -28,10 +28,10 @@ def test_no_reason_is_given_for_what_is_known():
     [
         (
             "model",
-            "MiniMaxAI/MiniMax-Text-01",
-            r"unknown model 'MiniMaxAI/MiniMax-Text-01'. Lightning attention is not built.$",
+            "deepseek-ai/DeepSeek-V4-Flash",
+            r"unknown model 'deepseek-ai/DeepSeek-V4-Flash'. Its compressed attention is not built; deepseek-v3.2 has",
         ),
-        ("model", "minimax-text-01-hf", "Lightning attention is not built"),
+        ("model", "deepseek-v4-flash", "Its compressed attention is not built"),
         ("model", "stable-diffusion", "Several models have that name: sd15"),
         ("gpu", "AMD Instinct MI25", "No entry yet; mi50 is the nearest"),
         ("gpu", "RTX 5090D", "cut for export"),

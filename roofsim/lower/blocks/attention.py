@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
-from roofsim.numeric import Real, maximum, minimum, round_up, same
+from roofsim.numeric import Real, any_above, maximum, minimum, round_up, same
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
     from roofsim.lower.call import Call
 
+#: The widest heads of PyTorch's flash kernel (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_head_dim_size_flash).
+WIDEST_FLASH_HEAD: Final = 256.0
 #: What a rotary embedding multiplies by: cosines and sines, or complex numbers.
 Tables = tuple[Tensor, ...]
 
@@ -36,7 +38,8 @@ def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
     if wanted != "sdpa" or heads.soft_cap or heads.sinks:
         return "unfused"
     half = call.compute.itemsize <= 2.0
-    if half and not masked and same(heads.head_size, heads.value_head_size):
+    taken = same(heads.head_size, heads.value_head_size) and not any_above(heads.head_size, WIDEST_FLASH_HEAD)
+    if half and not masked and taken:
         return "flash"
     return "unfused" if heads.grouped and not half and not masked else "efficient"
 

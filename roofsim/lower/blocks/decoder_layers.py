@@ -80,6 +80,8 @@ class DecoderLayers:
     """Ranks of a tensor group that hold the same key-value heads."""
     causal: bool = True
     """Whether tokens see those before them alone."""
+    adapter_rank: Real | None = None
+    """Rank of products beside projections, whose weights are each layer's own."""
 
     @classmethod
     def of(cls, model: DecoderModel, call: Call, layers: Layers, *, causal: bool = True) -> DecoderLayers:
@@ -224,7 +226,6 @@ class DecoderLayers:
             if model.attention == "mla":
                 from roofsim.lower.blocks.latent import latent_attention
 
-                assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
                 tables = shared.tables if kind.turns else None
@@ -252,11 +253,13 @@ class DecoderLayers:
         model, layers = self.model, self.layers
         in_front = tables is not None and model.rotary_form == "tokens"
         *flat, gate = self._flat_projections(x, heads, tables if in_front else None, positions)
-        counts = (heads.heads, heads.kv_heads, heads.kv_heads)
-        q, k, v = (
-            layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
-            for part, count in zip(flat, counts, strict=True)
+        shapes = (
+            (heads.heads, heads.head_size),
+            (heads.kv_heads, heads.head_size),
+            (heads.kv_heads, heads.value_head_size),
         )
+        q, k, v = (layers.view(part, "reshape", *x.shape[:2], *shape) for part, shape in zip(flat, shapes, strict=True))
+        v = layers.pointwise("mul_scalar", v) if model.value_scale else v
         k, v = (self._part(part, heads) for part in (k, v))
         if model.query_key_norm in ("head", "head_layer", "heads_layer"):
             q, k = self._normed(q, k)
@@ -334,7 +337,13 @@ class DecoderLayers:
             q = layers.linear(turned, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(turned, narrow, Purpose.KEY, bias=bias, repeated=holders)
-            v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
+            width = heads.kv_heads * heads.value_head_size
+            v = k if model.values_as_keys else layers.linear(x, width, Purpose.VALUE, bias=bias, repeated=holders)
+            if self.adapter_rank is not None:
+                from roofsim.lower.blocks.adapters import adapted  # of few models
+
+                named = ((q, Purpose.QUERY), (k, Purpose.KEY), (v, Purpose.VALUE))
+                q, k, v = (adapted(layers, x, part, self.adapter_rank, leaf) for part, leaf in named)
         if model.query_key_norm == "full":
             q, k = self._normed(q, k)
         if model.clipped_query_key_value and not model.fused_query_key_value:
@@ -354,15 +363,16 @@ class DecoderLayers:
             return apart(q, "query_norm"), apart(k, "key_norm")
         return layers.rms_norm(q, "query_norm", weight_form=form), layers.rms_norm(k, "key_norm", weight_form=form)
 
-    def mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:
-        """Return what the feed-forward layer (or its experts) makes of ``[batch, length, width]``."""
+    def mlp(self, x: Tensor, *, expert: bool, summed: bool = True, routed: Tensor | None = None) -> Tensor:
+        """Return what the feed-forward layer (or its experts, that `routed` are chosen by) makes of ``[batch, length, width]``."""
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         if expert:
-            routed = experts_layer(layers, model, x)
+            made = experts_layer(layers, model, x, routed)
             without = exactly(model.num_shared_experts, 0.0)
-            return routed if without else shared_experts(layers, model, x, routed)
+            return made if without else shared_experts(layers, model, x, made)
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
-            out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
+            build = partial(dense_mlp, layers, model, x, model.intermediate_size, adapter_rank=self.adapter_rank)
+            out = build(fused=model.fused_gate_up, gate=model.gate)
             return layers.dropout(leave(layers, out) if summed else out, model.dropout)

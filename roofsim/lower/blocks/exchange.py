@@ -59,13 +59,18 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
+def working_share(model: DecoderModel) -> Real:
+    """Return the share of the experts that tokens choose which compute something, where all are chosen alike."""
+    return model.num_experts / (model.num_experts + model.zero_experts)
+
+
 def ways_of_tokens(layers: Layers, model: DecoderModel) -> dict[str, Any]:
     """Return how rows of one token travel to the nodes of their experts: together, where the engine's exchange does so."""
     if layers.shares.communication.expert_exchange == "rows":
         return {}
     groups = 1.0 if model.router_groups is None else model.router_groups
     chosen = 1.0 if model.router_groups is None else model.router_groups_per_token
-    return {"per_token": model.experts_per_token, "groups": groups, "chosen": chosen}
+    return {"per_token": model.experts_per_token * working_share(model), "groups": groups, "chosen": chosen}
 
 
 def dispatch(layers: Layers, rows: Tensor, ways: dict[str, Any]) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
-from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave, ways_of_tokens
+from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave, ways_of_tokens, working_share
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.blocks.mlp import dense_mlp, gated
 from roofsim.lower.blocks.router import route
@@ -22,26 +22,30 @@ if TYPE_CHECKING:
 _TIMES: Final = ("none", "once", "twice")
 
 
-def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
-    """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
+def experts_layer(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor | None = None) -> Tensor:
+    """Send each token ``[batch, sequence, hidden]`` to its experts, by itself or `routed`, and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
     library does with `torch._grouped_mm`; a capacity limits or pads these rows. Experts are dealt out over the expert
     group, each whole or split over the expert tensor group; without groups of their own, split over the tensor group.
     """
     if layers.shares.serving and not one(layers.shares.expert):
-        return served_experts(layers, model, x)
+        return served_experts(layers, model, x, routed)
     with layers.b.scope(Purpose.EXPERTS):
         dealt = layers.shares.has_expert_groups
         x = x if dealt else enter(layers, x)
+        routed = routed if dealt or routed is None else enter(layers, routed)
         tokens = product(*x.shape[:-1])
         flat = _jittered(layers, model, layers.view(x, "reshape", tokens, x.shape[-1]))
-        weights, indices = route(layers, model, flat)
+        by = flat if routed is None else layers.view(routed, "reshape", *flat.shape)
+        weights, indices = route(layers, model, by)
         entering = _narrowed(layers, model, flat)
-        rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices)
+        kept = working_share(model)
+        rows, sorted_weights, order, experts, offsets = _permute(layers, model, entering, weights, indices, kept=kept)
         ways = ways_of_tokens(layers, model)
         result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows, ways), experts, offsets), ways)
         summed = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
+        summed = _handed_on(layers, model, summed, flat, weights)
         combined = layers.view(summed, "reshape", *x.shape)
         return combined if dealt or sums_together(layers, model) else leave(layers, combined)
 
@@ -53,7 +57,7 @@ def sums_together(layers: Layers, model: DecoderModel) -> bool:
     return shares.serving and one(shares.expert) and not shares.has_expert_groups and not without
 
 
-def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+def served_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor | None = None) -> Tensor:
     """Sum what experts return that are dealt out over ranks of inference, all routing being even.
 
     Tensor ranks hold the same tokens: each computes those of its own experts, and the ranks' sums are added. Where experts
@@ -64,16 +68,20 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     with b.scope(Purpose.EXPERTS):
         mine = part_of_tokens(layers, x)
         tokens = product(*mine.shape[:-1])
-        flat = layers.view(mine, "reshape", tokens, mine.shape[-1])
-        flat = whole_batch(layers, flat)
-        weights, indices = route(layers, model, flat)
+
+        def rows_of(part: Tensor) -> Tensor:
+            return whole_batch(layers, layers.view(part, "reshape", tokens, part.shape[-1]))
+
+        flat = rows_of(mine)
+        weights, indices = route(layers, model, flat if routed is None else rows_of(part_of_tokens(layers, routed)))
         pairs = flat.shape[0] * model.experts_per_token
         entering = _narrowed(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(
-            layers, model, entering, weights, indices, kept=shares.rows_of(pairs) / pairs
+            layers, model, entering, weights, indices, kept=working_share(model) * shares.rows_of(pairs) / pairs
         )
         result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
         combined = _widened(layers, model, _combine(layers, entering, result, sorted_weights, order))
+        combined = _handed_on(layers, model, combined, flat, weights)
         own = own_batch(layers, combined, tokens)
         with b.scope(Purpose.COMBINE):
             own = layers.view(own, "reshape", *mine.shape)
@@ -103,6 +111,15 @@ def _jittered(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         layers.b.emit(Elementwise, "noise", inputs=(), outputs=(noise,), holds=(x,), function="random")
         x = layers.pointwise("mul", x, noise, inplace=True)
     return x
+
+
+def _handed_on(layers: Layers, model: DecoderModel, summed: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    """Add tokens ``[tokens, hidden]`` as they are, by the weights of the experts that compute nothing."""
+    if exactly(model.zero_experts, 0.0):
+        return summed
+    with layers.b.scope("zero_experts"):
+        share = layers.cast(layers.reduce(weights, (weights.shape[0], 1.0)), x)
+        return layers.add(summed, layers.mul(x, share))
 
 
 def _narrowed(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

@@ -36,9 +36,9 @@ def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tenso
 
 
 def latent_attention(
-    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables, mask: Tensor | None
+    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables | None, mask: Tensor | None
 ) -> Tensor:
-    """Return ``[batch, length, heads * value_head_size]``; the cache holds the compressed vectors.
+    """Return ``[batch, length, heads * value_head_size]``; the cache holds the compressed vectors. Without tables nothing turns.
 
     Keys and values are expanded for all tokens, in decoding for the whole cache too, as the transformers library does.
     Serving engines decode on the compressed vectors instead, and prefill too where attention reads chosen tokens only.
@@ -49,11 +49,10 @@ def latent_attention(
     queries, low = _queries(layers, model, x)
     q_pass, q_turned = layers.split(queries, nope, rope)
     latent, k_turned = _compressed(layers, model, x)
-    q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
-    k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
+    q_turned, k_turned = _turned(layers, model, q_turned, k_turned, tables)
     latent = cached(layers, call, latent, "latent_cache")
     k_turned = cached(layers, call, k_turned, "rotary_key_cache")
-    q = layers.concat((q_pass, q_turned), -1)
+    q = queries if tables is None else layers.concat((q_pass, q_turned), -1)
     both = layers.linear(latent, heads.heads * (nope + value), Purpose.KEY_VALUE_UP)
     both = layers.view(both, "reshape", *latent.shape[:2], heads.heads, nope + value, copies_gradient=True)
     heads, mask = _choosing(layers, model, call, heads, (x, low, mask), tables)
@@ -63,7 +62,7 @@ def latent_attention(
 
 
 def _absorbed(
-    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables, mask: Tensor | None
+    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables | None, mask: Tensor | None
 ) -> Tensor:
     """Decode on compressed vectors: one shared head, wide as a cache entry, whose values are the entry's latent part.
 
@@ -75,8 +74,7 @@ def _absorbed(
     queries, low = _queries(layers, model, x)
     q_pass, q_turned = layers.split(queries, nope, rope)
     latent, k_turned = _compressed(layers, model, x)
-    q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
-    k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
+    q_turned, k_turned = _turned(layers, model, q_turned, k_turned, tables)
     heads, mask = _choosing(layers, model, call, heads, (x, low, mask), tables)
     entry = layers.concat((layers.view(latent, "reshape", *latent.shape[:2], 1.0, rank), k_turned), -1)
     entries = cached(layers, call, entry, "latent_cache")
@@ -115,13 +113,21 @@ def _head_sizes(model: DecoderModel) -> tuple[Real, Real, Real]:
     return nope, rope, value
 
 
+def _turned(layers: Layers, model: DecoderModel, q: Tensor, k: Tensor, tables: Tables | None) -> tuple[Tensor, Tensor]:
+    """Return the parts of queries and keys that positions turn, where there are some."""
+    if tables is None:
+        return q, k
+    form = model.rotary_form
+    return rotate(layers, q, tables, Purpose.ROTATE_QUERY, form), rotate(layers, k, tables, Purpose.ROTATE_KEY, form)
+
+
 def _choosing(
     layers: Layers,
     model: DecoderModel,
     call: Call,
     heads: Heads,
     read: tuple[Tensor, Tensor | None, Tensor | None],
-    tables: Tables,
+    tables: Tables | None,
 ) -> tuple[Heads, Tensor | None]:
     """Return heads and mask of what attention sees: all tokens, or those that an indexer chooses for each query."""
     x, low, mask = read
@@ -130,6 +136,7 @@ def _choosing(
     from roofsim.lower.blocks.token_index import sparse
 
     assert low is not None
+    assert tables is not None
     return sparse(layers, model, call, heads, x, low, tables)
 
 

@@ -37,15 +37,15 @@ def weighted_sums(
         Decays of channels, for each token or for all, and what the token itself weighs.
     """
     if call.phase == "decode":
-        return _step(layers, call, parts, others, WEIGHTED_STEP)
+        return step_of_token(layers, call, parts, others, WEIGHTED_STEP)
     (query, key, value), (decay, first) = parts, others
-    chunks = _Chunks.of(layers, value)
+    chunks = Chunks.of(layers, value)
     decayed, grown = layers.mul(query, decay), layers.mul(key, decay)
     scores = chunks.within("scores", decayed, grown)
     inside = chunks.taken("inside", scores, value)
     states = chunks.updated("update", grown, value)
     before = chunks.asked("before", decayed, states)
-    _kept(layers, call, states, value)
+    keep_states(layers, call, states, value)
     weight = layers.mul(layers.mul(query, key), first)
     itself = layers.mul(layers.reduce(weight, (*weight.shape[:-1], 1.0)), value)
     return layers.add(layers.add(inside, before), itself)
@@ -62,9 +62,9 @@ def delta_rules(layers: Layers, call: Call, parts: tuple[Tensor, Tensor, Tensor]
         Decays, the direction that is taken out, and that which is put in its place.
     """
     if call.phase == "decode":
-        return _step(layers, call, parts, others, STEP_FUNCTION)
+        return step_of_token(layers, call, parts, others, STEP_FUNCTION)
     (query, key, value), (decay, out_of, into) = parts, others
-    chunks = _Chunks.of(layers, value)
+    chunks = Chunks.of(layers, value)
     query, key, out_of, into = (layers.mul(part, decay) for part in (query, key, out_of, into))
     known, seen = chunks.within("known", out_of, into), chunks.within("seen", out_of, key)
     inverse = chunks.squared("inverse", known, known)
@@ -76,12 +76,12 @@ def delta_rules(layers: Layers, call: Call, parts: tuple[Tensor, Tensor, Tensor]
     before = chunks.asked("before", query, states)
     scores, others_scores = chunks.within("scores", query, key), chunks.within("other_scores", query, into)
     inside = layers.add(chunks.taken("inside", scores, value), chunks.taken("other_inside", others_scores, new))
-    _kept(layers, call, states, value)
+    keep_states(layers, call, states, value)
     return layers.add(before, inside)
 
 
 @dataclass(frozen=True)
-class _Chunks:
+class Chunks:
     """Products in each chunk of each head; heads are as wide as their states."""
 
     layers: Layers
@@ -90,10 +90,10 @@ class _Chunks:
     count: Real
 
     @classmethod
-    def of(cls, layers: Layers, value: Tensor) -> _Chunks:
-        """Return the chunks of values ``[batch, length, heads, size]``."""
+    def of(cls, layers: Layers, value: Tensor, tokens: Real = CHUNK) -> Chunks:
+        """Return the chunks, of so many tokens each, of values ``[batch, length, heads, size]``."""
         batch, length, heads, _ = value.shape
-        chunk = minimum(CHUNK, length)
+        chunk = minimum(tokens, length)
         return cls(layers, value, chunk, batch * heads * length / chunk)
 
     def within(self, leaf: str, left: Tensor, right: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class _Chunks:
         return out
 
 
-def _kept(layers: Layers, call: Call, states: Tensor, value: Tensor) -> None:
+def keep_states(layers: Layers, call: Call, states: Tensor, value: Tensor) -> None:
     """Leave the last state behind for later tokens, in fp32."""
     if call.cached:
         batch, _, heads, size = value.shape
@@ -138,7 +138,7 @@ def _kept(layers: Layers, call: Call, states: Tensor, value: Tensor) -> None:
         keep_state(layers, call, last, "state", (heads, size, size), wide=True)
 
 
-def _step(
+def step_of_token(
     layers: Layers, call: Call, parts: tuple[Tensor, Tensor, Tensor], others: tuple[Tensor, ...], function: str
 ) -> Tensor:
     """Read the state of each head, bring it on by one token and ask it."""

@@ -14,15 +14,26 @@ if TYPE_CHECKING:
 
 
 def dense_mlp(
-    layers: Layers, model: TransformerModel, x: Tensor, width: Real, *, fused: bool = False, gate: str = "plain"
+    layers: Layers,
+    model: TransformerModel,
+    x: Tensor,
+    width: Real,
+    *,
+    fused: bool = False,
+    gate: str = "plain",
+    adapter_rank: Real | None = None,
 ) -> Tensor:
-    """Build the feed-forward layer of `width`; `fused` where gate and up are one projection."""
+    """Build the feed-forward layer of `width`; `fused` where gate and up are one projection, which may have an adapter."""
     assert model.activation is not None
     bias = bool(model.mlp_bias)
     if not model.gated_mlp:
         hidden = layers.activation(layers.linear(x, width, Purpose.UP, bias=bias), model.activation)
     elif fused:
         both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
+        if adapter_rank is not None:
+            from roofsim.lower.blocks.adapters import adapted  # of few models
+
+            both = adapted(layers, x, both, adapter_rank, Purpose.GATE_UP)
         first, second = layers.split(both, width, width)
         hidden = gated(layers, first, second, model.activation, gate)
     elif gate in ("plain", "cutoff"):

@@ -38,18 +38,22 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
             top, indices = _best(layers, scores, k)
         if model.router_normalized:
             top = _normalised(layers, model, top)
+        if model.expert_scale:
+            factors = layers.b.parameter("expert_scale", model.num_experts + model.zero_experts)
+            top = layers.mul(top, _gathered(layers, factors, indices))
         if model.router_scaled:
             top = layers.pointwise("mul_scalar", top)
         return top if model.router_weights_in_fp32 else layers.cast(top, x), indices
 
 
 def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
-    weight = layers.b.parameter("weight", model.num_experts, x.shape[-1])
+    count = model.num_experts + model.zero_experts
+    weight = layers.b.parameter("weight", count, x.shape[-1])
     if model.router_in_fp32 and layers.flavour.engine.experts.router == "modules":
         x, weight = layers.cast(x, FP32), layers.cast(weight, FP32)
     shares = layers.shares  # ranks that hold the same tokens route them all
     repeated = 1.0 if shares.sequence else shares.tensor
-    return layers.linear(x, model.num_experts, Purpose.LOGITS, weight=weight, bias=model.router_bias, repeated=repeated)
+    return layers.linear(x, count, Purpose.LOGITS, weight=weight, bias=model.router_bias, repeated=repeated)
 
 
 def _scores(layers: Layers, model: DecoderModel, logits: Tensor) -> Tensor:
@@ -90,7 +94,7 @@ def _corrected(layers: Layers, model: DecoderModel, scores: Tensor) -> Tensor:
     """Add the bias that balances the experts' load; it takes part in the choice only."""
     if not model.router_correction_bias:
         return scores
-    return layers.pointwise("add", scores, layers.b.buffer("correction_bias", model.num_experts), dtype=FP32)
+    return layers.pointwise("add", scores, layers.b.buffer("correction_bias", scores.shape[-1]), dtype=FP32)
 
 
 def _in_groups(layers: Layers, model: DecoderModel, scores: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ class Context:
 
     # -- parts of decoders --------------------------------------------------------------------------------------
 
-    def part(self, x: Tensor, *, causal: bool = True, **fields: Any) -> DecoderLayers:
+    def part(self, x: Tensor, *, causal: bool = True, adapter_rank: Real | None = None, **fields: Any) -> DecoderLayers:
         """Return the layers of a decoder of one layer with these fields, for tokens like `x`."""
         sizes: dict[str, Any] = {
             "num_layers": 1.0,
@@ -159,7 +159,7 @@ class Context:
             call = replace(call, length=x.shape[1])
         elif not causal and self.model.more_inputs:  # tokens of images, which no later token asks for
             call = replace(call, length=x.shape[1], phase="forward" if call.cached else call.phase)
-        return DecoderLayers.of(made, call, self.layers, causal=causal)
+        return replace(DecoderLayers.of(made, call, self.layers, causal=causal), adapter_rank=adapter_rank)
 
     def attention(self, block: AttentionBlock, x: Tensor) -> tuple[DecoderLayers, LayerKind]:
         """Return the part that builds an attention block, and its kind."""
@@ -167,6 +167,8 @@ class Context:
         causal = fields.pop("causal")
         fields.pop("positions", None)
         window = fields.get("sliding_window")
+        # All that attention asks the width of a model for is what it hands on.
+        fields |= {"hidden_size": fields.pop("output_size")} if "output_size" in fields else {}
         part = self.part(x, causal=self.model.causal if causal is None else causal, **fields)
         return part, LayerKind(window, expert=False)
 
@@ -215,6 +217,8 @@ _AMOUNTS = frozenset(
         "num_attention_heads",
         "num_key_value_heads",
         "head_size",
+        "output_size",
+        "adapter_rank",
         "sliding_window",
         "q_lora_rank",
         "kv_lora_rank",
@@ -224,6 +228,7 @@ _AMOUNTS = frozenset(
         "intermediate_size",
         "num_experts",
         "experts_per_token",
+        "zero_experts",
         "expert_intermediate_size",
         "num_shared_experts",
         "shared_expert_intermediate_size",

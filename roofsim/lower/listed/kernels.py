@@ -88,7 +88,7 @@ def rms_norm(context: Context, block: blocks.NormBlock, x: Tensor, _: Kept) -> T
     """Build an RMS norm, of the whole width or of each of its parts."""
     layers, form = context.layers, block.weight_form
     if block.parts == 1:
-        return layers.rms_norm(x, "norm", weight_form=form)
+        return layers.rms_norm(x, "norm", weight_form=form, affine=block.affine)
     parts = context.size(block.parts)
     split = layers.view(x, "reshape", *x.shape[:-1], parts, x.shape[-1] / parts)
     return layers.view(layers.rms_norm(split, "norm", weight_form=form), "reshape", *x.shape)

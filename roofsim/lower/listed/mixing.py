@@ -11,13 +11,15 @@ from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.decoder_layers import KeyValues, LayerKind, SharedInputs
 from roofsim.lower.blocks.ends import embed, language_head
 from roofsim.lower.blocks.heads import Heads
+from roofsim.lower.blocks.kimi_delta import KimiSizes, kimi_delta_layer
+from roofsim.lower.blocks.lightning import LightningSizes, lightning_layer
 from roofsim.lower.blocks.projections import ProjectionBiases, by_head
 from roofsim.lower.blocks.recurrent_cells import Cells, recurrent_layer
 from roofsim.lower.blocks.selective_scan import MambaSizes, convolved_step, keep_last, mamba_mixer
 from roofsim.lower.blocks.state_space_duality import DualitySizes, mamba2_mixer
 from roofsim.numeric import ceil
+from roofsim.spec.model.delta_net import DeltaNet
 from roofsim.spec.model.layers.mixers import pair_of
-from roofsim.spec.model.transformer import DeltaNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
     from roofsim.lower.listed.context import Context
     from roofsim.numeric import Real
-    from roofsim.spec.model.layers import blocks, crossing, graphs, mixers, time_mixes
+    from roofsim.spec.model.layers import blocks, crossing, graphs, linear_mixers, mixers, scans, time_mixes
 
 Kept = dict[str, Any]
 
@@ -111,12 +113,14 @@ def mlp(context: Context, block: mixers.MlpBlock, x: Tensor, _: Kept) -> Tensor:
     return context.part(x, **context.fields(block)).mlp(x, expert=False)
 
 
-def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, _: Kept) -> Tensor:
+def experts(context: Context, block: mixers.ExpertsBlock, x: Tensor, kept: Kept) -> Tensor:
     """Build a mixture of experts."""
-    return context.part(x, **context.fields(block)).mlp(x, expert=True)
+    fields = context.fields(block)
+    routed = None if block.router_reads is None else kept[fields.pop("router_reads")]
+    return context.part(x, **fields).mlp(x, expert=True, routed=routed)
 
 
-def delta_net(context: Context, block: mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
+def delta_net(context: Context, block: linear_mixers.DeltaNetBlock, x: Tensor, _: Kept) -> Tensor:
     """Build a layer of gated delta rules."""
     fields: dict[str, Any] = {name: context.size(value) for name, value in block}
     net = DeltaNet.model_construct(**fields)
@@ -124,10 +128,29 @@ def delta_net(context: Context, block: mixers.DeltaNetBlock, x: Tensor, _: Kept)
     return part.attention(x, SharedInputs(None, None, None), LayerKind(None, expert=False, recurrent=True))
 
 
+def kimi_delta(context: Context, block: linear_mixers.KimiDeltaBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build Kimi Delta Attention."""
+    size = context.size(block.head_size)
+    sizes = KimiSizes(
+        heads=context.size(block.num_heads),
+        head_size=size,
+        rank=size if block.gate_rank is None else context.size(block.gate_rank),
+        kernel=context.size(block.conv_kernel),
+    )
+    return kimi_delta_layer(context.layers, context.call, sizes, x)
+
+
+def lightning_attention(context: Context, block: linear_mixers.LightningAttentionBlock, x: Tensor, _: Kept) -> Tensor:
+    """Build lightning attention."""
+    heads, size = context.size(block.num_heads), context.size(block.head_size)
+    sizes = LightningSizes(heads=heads, head_size=size, block=context.size(block.block_size))
+    return lightning_layer(context.layers, context.call, sizes, x)
+
+
 # -- states ---------------------------------------------------------------------------------------------------------
 
 
-def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Tensor:
+def mamba(context: Context, block: scans.MambaBlock, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba's mixer."""
     width = x.shape[-1]
     rank = ceil(width / 16.0) if block.time_step_rank is None else context.size(block.time_step_rank)
@@ -143,7 +166,7 @@ def mamba(context: Context, block: mixers.MambaBlock, x: Tensor, _: Kept) -> Ten
     return mamba_mixer(context.layers, context.call, sizes, x)
 
 
-def mamba2(context: Context, block: mixers.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
+def mamba2(context: Context, block: scans.Mamba2Block, x: Tensor, _: Kept) -> Tensor:
     """Build Mamba-2's mixer."""
     sizes = DualitySizes(
         heads=context.size(block.num_heads),
@@ -177,7 +200,7 @@ def _over_time(context: Context, x: Tensor, kernel: Real, *, bias: bool) -> Tens
     return layers.copy(out, "transpose", (batch, length, channels))
 
 
-def short_conv(context: Context, block: mixers.ShortConvBlock, x: Tensor, _: Kept) -> Tensor:
+def short_conv(context: Context, block: scans.ShortConvBlock, x: Tensor, _: Kept) -> Tensor:
     """Convolve the last tokens between two gates."""
     layers, width, kernel = context.layers, x.shape[-1], context.size(block.kernel)
     both = layers.linear(x, 3.0 * width, Purpose.PROJECT_IN, bias=block.bias)
@@ -231,10 +254,10 @@ def place(context: Context, block: Any, x: Tensor, kept: Kept) -> Tensor:
         return layers.pointwise("where", mask, picked, x, dtype=x.dtype)
 
 
-def cells_of(kind: str) -> Callable[[Context, mixers.RecurrentBlock, Tensor, Kept], Tensor]:
+def cells_of(kind: str) -> Callable[[Context, scans.RecurrentBlock, Tensor, Kept], Tensor]:
     """Return what builds recurrent layers of a kind of cell."""
 
-    def build(context: Context, block: mixers.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
+    def build(context: Context, block: scans.RecurrentBlock, x: Tensor, _: Kept) -> Tensor:
         layers, call = context.layers, context.call
         projection = None if block.projection_size is None else context.size(block.projection_size)
         cells = Cells(kind=kind, hidden=context.size(block.hidden_size), bias=block.bias, projection=projection)

@@ -59,6 +59,8 @@ BUILDERS: Final[dict[str, BlockBuilder]] = {
     "mamba": BlockBuilder(mixing.mamba, own_scope=True),
     "mamba2": BlockBuilder(mixing.mamba2, own_scope=True),
     "delta_net": BlockBuilder(mixing.delta_net, own_scope=True),
+    "kimi_delta": BlockBuilder(mixing.kimi_delta, own_scope=True),
+    "lightning_attention": BlockBuilder(mixing.lightning_attention, own_scope=True),
     "short_conv": BlockBuilder(mixing.short_conv),
     "rwkv_time_mix": BlockBuilder(mixing.time_mix),
     "rwkv_channel_mix": BlockBuilder(mixing.channel_mix),

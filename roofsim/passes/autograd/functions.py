@@ -38,8 +38,8 @@ FROM_INPUT: Final = frozenset(
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
 #: The gradient passes unchanged.
 IDENTITY: Final = frozenset({"add_scalar"})
-#: The gradient is scaled by a constant, or changes sign: one kernel, nothing kept.
-SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
+#: The gradient is scaled by a constant, changes sign, or is summed up from the other end: one kernel, nothing kept.
+SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg", "cumsum"})
 #: No gradient flows: integer work, masks and tables, the step of one token that training has none of.
 CONSTANT: Final = frozenset(
     {

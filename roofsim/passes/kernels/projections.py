@@ -56,10 +56,11 @@ class MergeProjections:
         firsts = {ops[0]: key for key, ops in merged.items()}
         dropped = {op for ops in merged.values() for op in ops}
         writer = Rewiring()
+        whole: dict[tuple[Tensor, ...], Tensor] = {}
         for op in graph:
             if op in firsts:
                 key = firsts[op]
-                _write(writer, merged[key], key[2])
+                _write(writer, merged[key], key[2], whole)
             elif op not in dropped:
                 writer.add(op)
         return graph.replaced(writer.program(), *self.ensures)
@@ -73,8 +74,11 @@ class MergeProjections:
         return op.block, op.inputs[0], part, stored.get(weight), weight.requires_grad
 
 
-def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
-    """Write the product that stands for several, and the view that shows their results in its own."""
+def _write(writer: Rewiring, ops: list[Matmul], part: Purpose, whole: dict[tuple[Tensor, ...], Tensor]) -> None:
+    """Write the product that stands for several, and the view that shows their results in its own.
+
+    `whole` holds the matrix of each set of weights, which layers may share.
+    """
     first, name = ops[0], "_".join(str(op.purpose) for op in ops)
     own = first.component
     assert own is not None
@@ -85,10 +89,13 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
         called = moved(tensor.name, own, component)
         return replace(tensor, name=called, shape=shape, component=component)
 
-    inputs = [first.inputs[0], resized(first.inputs[1], width, first.k)]
+    def joined(parts: list[Tensor], *shape: Real) -> Tensor:
+        return whole.setdefault(tuple(parts), resized(parts[0], *shape))
+
+    inputs = [first.inputs[0], joined([op.inputs[1] for op in ops], width, first.k)]
     biases = [op.inputs[2] for op in ops if len(op.inputs) > 2]
     if biases:
-        inputs.append(resized(biases[0], _total([bias.numel for bias in biases])))
+        inputs.append(joined(biases, _total([bias.numel for bias in biases])))
     both = resized(first.outputs[0], *first.outputs[0].shape[:-1], width)
     product = replace(
         first,

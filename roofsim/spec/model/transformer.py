@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from roofsim.records import replace
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.spec.model.delta_net import DeltaNet
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.strict import Strict
 from roofsim.symbols import kind_of
@@ -99,26 +100,6 @@ def _nearest_divisor(number: int, wanted: int) -> int:
     return min((d for d in range(1, min(number, 1_000_000) + 1) if number % d == 0), key=lambda d: (abs(d - wanted), d))
 
 
-class DeltaNet(Strict):
-    """A layer of gated delta rules (arXiv 2412.06464): a state per head instead of keys and values."""
-
-    key_heads: Size
-    value_heads: Size
-    key_head_size: Size
-    value_head_size: Size
-    conv_kernel: Size = 4
-    apart: bool = Field(
-        default=False,
-        description="The gate and the two rates have projections of their own in the library's code (Qwen3.5); engines merge them.",
-    )
-
-    @model_validator(mode="after")
-    def _check_heads(self) -> Self:
-        if self.value_heads % self.key_heads:
-            raise ValueError(f"value_heads {self.value_heads} is not a multiple of key_heads {self.key_heads}")
-        return self
-
-
 class UnpricedNetwork(Strict):
     """A network beside a language model, such as its vision tower: it takes memory, and its work is not priced."""
 
@@ -183,6 +164,8 @@ class DecoderModel(TransformerModel):
     value_norm: bool = Field(
         default=False, description="An RMS norm without weights on values, of each head (Gemma 3n)."
     )
+    values_as_keys: bool = Field(default=False, description="Values are what keys are before their norm (Gemma 4).")
+    value_scale: bool = Field(default=False, description="A constant factor on values (MiMo-V2).")
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
     post_norms: bool = Field(default=False, description="Norms after attention and MLP as well (Gemma 2).")
@@ -218,6 +201,9 @@ class DecoderModel(TransformerModel):
     )
     num_experts: Count = 0
     experts_per_token: Size = 2
+    zero_experts: Count = Field(
+        default=0, description="More to choose from, which hand tokens on as they are (LongCat)."
+    )
     num_shared_experts: Count = 0
     shared_expert_gate: bool = False
     shared_expert_intermediate_size: Size | None = Field(
@@ -243,6 +229,7 @@ class DecoderModel(TransformerModel):
         "if all noise is one; Mixtral with router_jitter_noise: once; Phi-3.5-MoE: twice).",
     )
     router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
+    expert_scale: bool = Field(default=False, description="A learned factor of each expert on these weights (Gemma 4).")
     router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")
     router_in_fp32: bool = Field(default=False, description="The router's product runs on fp32 copies (DeepSeek).")
     router_weights_in_fp32: bool = Field(default=True, description="Else in the compute type, as Qwen's are.")
@@ -263,8 +250,8 @@ class DecoderModel(TransformerModel):
 
     @model_validator(mode="after")
     def _check_experts(self) -> Self:
-        if self.num_experts and self.experts_per_token > self.num_experts:
-            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        if self.num_experts and self.experts_per_token > (experts := self.num_experts + self.zero_experts):
+            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {experts}")
         if self.router_scores == "sparse_mixer" and self.experts_per_token != 2:
             raise ValueError(f"router_scores: sparse_mixer takes 2 experts_per_token, not {self.experts_per_token}")
         groups = self.router_groups

@@ -72,7 +72,7 @@ class NormBlock(OfTokensBlock):
     """Layer or RMS normalisation over the width of tokens or rows."""
 
     bias: bool = Field(default=True, description="Of layer_norm.")
-    affine: bool = Field(default=True, description="Of layer_norm: whether it has weights at all.")
+    affine: bool = Field(default=True, description="Whether it has weights at all.")
     weight_form: WeightForm = Field(
         default="plain",
         description="How an unfused rms_norm applies its weight (see the decoder's normalization_weight); mixed: as plain, of what "

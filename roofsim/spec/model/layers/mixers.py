@@ -1,4 +1,4 @@
-"""Describe blocks that mix tokens or widen them: attention of each kind, feed-forward layers, experts, scans, recurrences.
+"""Describe blocks that mix tokens or widen them: attention of each kind, feed-forward layers, experts.
 
 Fields that a decoder has too are called as there.
 """
@@ -23,6 +23,8 @@ _ALONE: Final[dict[str, tuple[Any, ...]]] = {
     "clipped_query_key_value": (False,),
     "query_key_norm": ("none", "head"),
     "value_norm": (False,),
+    "value_scale": (False,),
+    "values_as_keys": (False,),
     "attention_gate": (False,),
     "attention_chunks": (False,),
     "positions": (None,),
@@ -49,6 +51,10 @@ class AttentionBlock(LayerBlock):
     num_attention_heads: Amount
     num_key_value_heads: Amount | None = Field(default=None, description="As many as attention heads, if left out.")
     head_size: Amount | None = Field(default=None, description="Width / heads, if left out.")
+    output_size: Amount | None = Field(default=None, description="Width that it hands on, where that is another one.")
+    adapter_rank: Amount | None = Field(
+        default=None, description="Of products added to queries, keys and values, of its own where the rest is shared."
+    )
     causal: bool | None = Field(default=None, description="Left out: in models of token ids.")
     position_embedding: Literal["rotary", "alibi", "none"] = "none"
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
@@ -69,6 +75,8 @@ class AttentionBlock(LayerBlock):
         default=None,
         description="A kept result that is added to what queries and keys are made of, and not to values (DETR).",
     )
+    values_as_keys: bool = Field(default=False, description="Values are what keys are before their norm and rotation.")
+    value_scale: bool = Field(default=False, description="A constant factor on values.")
     key_values_as: str | None = Field(default=None, description="A name for its keys and values, for later layers.")
     key_values: str | None = Field(
         default=None,
@@ -89,7 +97,7 @@ class AttentionBlock(LayerBlock):
     value_head_size: Amount | None = None
 
     def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
+        """Return tokens of the same width, or of that which it names."""
         wants(taken, "tokens", what="attention")
         heads = sizes.of(self.num_attention_heads, "num_attention_heads")
         if self.num_key_value_heads is not None:
@@ -97,27 +105,49 @@ class AttentionBlock(LayerBlock):
             divides(heads, shared, "num_attention_heads", "num_key_value_heads")
         if self.head_size is None and self.attention == "mha":
             divides(taken.width, heads, "without head_size, the width", "num_attention_heads")
-        for key in ("head_size", "sliding_window", "q_lora_rank", *_LATENT):
+        for key in ("head_size", "output_size", "adapter_rank", "sliding_window", "q_lora_rank", *_LATENT):
             if getattr(self, key) is not None:
                 sizes.of(getattr(self, key), key)
         missing = [key for key in _LATENT if getattr(self, key) is None]
-        if self.attention == "mla" and (missing or self.position_embedding != "rotary"):
-            raise WrongBlockError(f"mla needs position_embedding: rotary, {', '.join(_LATENT)}", "attention")
+        if self.attention == "mla" and (missing or self.position_embedding == "alibi"):
+            raise WrongBlockError(
+                f"mla needs {', '.join(_LATENT)}, and position_embedding: rotary or none", "attention"
+            )
         self._check_sharing()
         more = self.fused_query_key_value or self.attention_gate or self.attention == "mla" or self.head_size
         whole = (self.position_embedding, self.rotary_fraction) == ("rotary", 1.0)
         if self.rotary_form == "tokens" and (more or not whole):
             raise WrongBlockError("tokens are turned by whole heads of rotary positions, in front of three projections")
-        if self.positions is not None and (self.fused_query_key_value or self.attention == "mla"):
+        if self.positions is not None and (
+            self.fused_query_key_value or self.attention == "mla" or self.values_as_keys
+        ):
             raise WrongBlockError(
                 "positions are added in front of projections of queries and keys by themselves", "positions"
             )
-        return taken
+        return self._handed_on(taken, sizes)
+
+    def _handed_on(self, taken: Form, sizes: Sizes) -> Form:
+        joint = self.fused_query_key_value or self.attention == "mla" or self.key_values is not None
+        if self.adapter_rank is not None and joint:
+            raise WrongBlockError("adapters are of queries, keys and values that are projected apart", "adapter_rank")
+        if (
+            self.value_head_size is not None
+            and self.attention == "mha"
+            and (self.fused_query_key_value or self.values_as_keys)
+        ):
+            raise WrongBlockError("values of another size are projected apart", "value_head_size")
+        if self.values_as_keys and (joint or self.adapter_rank is not None):
+            raise WrongBlockError("keys that are values too are projected apart, without adapters", "values_as_keys")
+        if self.output_size is None:
+            return taken
+        if self.head_size is None:
+            raise WrongBlockError("it needs head_size, which does not follow from the width", "output_size")
+        return widened(taken, sizes.of(self.output_size, "output_size"))
 
     def _check_sharing(self) -> None:
         for key in ("key_values", "key_values_as"):
-            if getattr(self, key) is not None and self.attention != "mha":
-                raise WrongBlockError("mla keeps a compressed cache, which no other layer reads", key)
+            if getattr(self, key) is not None and (self.attention != "mha" or self.value_head_size is not None):
+                raise WrongBlockError("no other layer reads compressed keys and values, or such of other sizes", key)
         odd = next((key for key, plain in _ALONE.items() if getattr(self, key) not in plain), None)
         if self.key_values is not None and odd is not None:
             raise WrongBlockError(f"a layer that reads the keys and values of another has no {odd}", odd)
@@ -169,6 +199,7 @@ class MlpBlock(LayerBlock):
     activation: MlpActivation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
     biases: bool = False
     fused_gate_up: bool = False
+    adapter_rank: Amount | None = Field(default=None, description="As attention's, of a product added to gate and up.")
     gate: Literal["plain", "clamped", "cutoff"] = "plain"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
 
@@ -176,6 +207,10 @@ class MlpBlock(LayerBlock):
         """Return tokens of the same width."""
         wants(taken, "tokens", what="mlp")
         sizes.of(self.intermediate_size, "intermediate_size")
+        if self.adapter_rank is not None:
+            sizes.of(self.adapter_rank, "adapter_rank")
+            if not (self.gated_mlp and self.fused_gate_up):
+                raise WrongBlockError("an adapter needs gated_mlp and fused_gate_up", "adapter_rank")
         return taken
 
 
@@ -188,6 +223,9 @@ class ExpertsBlock(LayerBlock):
     num_experts: Amount
     experts_per_token: Amount
     expert_intermediate_size: Amount
+    zero_experts: Amount = Field(
+        default=0, description="More experts that tokens choose from, which hand them on as they are (LongCat-Flash)."
+    )
     num_shared_experts: Amount = 0
     shared_expert_intermediate_size: Amount | None = Field(
         default=None, description="num_shared_experts x expert_intermediate_size, if left out."
@@ -201,6 +239,12 @@ class ExpertsBlock(LayerBlock):
     gate: Literal["plain", "clamped"] = "plain"
     router_bias: bool = False
     expert_bias: bool = False
+    router_reads: str | None = Field(
+        default=None, description="A kept result that the router reads in the place of what experts read (Gemma 4)."
+    )
+    expert_scale: bool = Field(
+        default=False, description="A learned factor of each expert on the weights of the chosen."
+    )
     router_scores: RouterScores = "softmax"
     router_scores_in_fp32: bool = True
     router_normalized: bool = True
@@ -211,13 +255,31 @@ class ExpertsBlock(LayerBlock):
     router_groups: Amount | None = None
     router_groups_per_token: Amount = 1
 
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Return what its router reads, where that is something else."""
+        return () if self.router_reads is None else (("router_reads", self.router_reads),)
+
+    def check_others(self, others: dict[str, Form], taken: Form, sizes: Sizes) -> None:
+        """Refuse what is not as wide as the tokens."""
+        del sizes
+        if others and others["router_reads"] != taken:
+            raise WrongBlockError(f"cannot route {taken} by {others['router_reads']}", "router_reads")
+
+    def working_share(self, sizes: Sizes) -> float:
+        """Return the share of the experts that tokens choose from which compute something."""
+        experts = sizes.of(self.num_experts, "num_experts")
+        return experts / (experts + sizes.of(self.zero_experts, "zero_experts", least=0))
+
     def gives(self, taken: Form, sizes: Sizes) -> Form:
         """Return tokens of the same width."""
         wants(taken, "tokens", what="experts")
         experts = sizes.of(self.num_experts, "num_experts")
         chosen = sizes.of(self.experts_per_token, "experts_per_token")
-        if chosen > experts:
-            raise WrongBlockError(f"{chosen} of {experts} experts", "experts_per_token")
+        idle = sizes.of(self.zero_experts, "zero_experts", least=0)
+        if chosen > experts + idle:
+            raise WrongBlockError(f"{chosen} of {experts + idle} experts", "experts_per_token")
+        if idle and (self.router_groups is not None or self.router_scores not in ("softmax", "sigmoid")):
+            raise WrongBlockError("they go with scores of softmax or sigmoid, without groups", "zero_experts")
         if self.router_scores == "sparse_mixer" and chosen != 2:
             raise WrongBlockError(f"router_scores: sparse_mixer takes 2 experts, not {chosen}", "experts_per_token")
         sizes.of(self.expert_intermediate_size, "expert_intermediate_size")
@@ -228,124 +290,3 @@ class ExpertsBlock(LayerBlock):
         if self.router_groups is not None:
             divides(experts, sizes.of(self.router_groups, "router_groups"), "num_experts", "router_groups")
         return taken
-
-
-class MambaBlock(LayerBlock):
-    """Mamba's mixer: projections around a convolution over time and a selective scan (arXiv 2312.00752)."""
-
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    state_size: Amount = 16
-    expand: Amount = Field(default=2, description="Channels, in units of the width.")
-    conv_kernel: Amount = 4
-    time_step_rank: Amount | None = Field(default=None, description="Width / 16, rounded up, if left out.")
-    biases: bool = False
-    conv_bias: bool = True
-    inner_norms: Literal["none", "weighted", "plain"] = Field(
-        default="none",
-        description="RMS norms on step, input and output matrices: with weights (Jamba), without (Falcon).",
-    )
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="mamba")
-        for key in ("state_size", "expand", "conv_kernel"):
-            sizes.of(getattr(self, key), key)
-        if self.time_step_rank is not None:
-            sizes.of(self.time_step_rank, "time_step_rank")
-        return taken
-
-
-class Mamba2Block(LayerBlock):
-    """Mamba-2's mixer: heads with one decay each, whose scan is products in chunks (SSD, arXiv 2405.21060)."""
-
-    main: ClassVar[str] = "num_heads"
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    num_heads: Amount
-    head_size: Amount = 64
-    state_size: Amount = 128
-    num_groups: Amount = Field(default=1, description="Groups of heads that share input and output matrices.")
-    conv_kernel: Amount = 4
-    chunk_size: Amount = 256
-    biases: bool = False
-    conv_bias: bool = True
-    gated_norm: bool = Field(default=True, description="An RMS norm on the gated result.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="mamba2")
-        for key in ("head_size", "state_size", "conv_kernel", "chunk_size"):
-            sizes.of(getattr(self, key), key)
-        heads = sizes.of(self.num_heads, "num_heads")
-        divides(heads, sizes.of(self.num_groups, "num_groups"), "num_heads", "num_groups")
-        return taken
-
-
-class DeltaNetBlock(LayerBlock):
-    """A layer of gated delta rules (arXiv 2412.06464), as Qwen3-Next has it."""
-
-    splits_tensor: ClassVar[bool] = True
-    recurrent: ClassVar[bool] = True
-
-    key_heads: Amount
-    value_heads: Amount
-    key_head_size: Amount
-    value_head_size: Amount
-    conv_kernel: Amount = 4
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="delta_net")
-        keys = sizes.of(self.key_heads, "key_heads")
-        divides(sizes.of(self.value_heads, "value_heads"), keys, "value_heads", "key_heads")
-        for key in ("key_head_size", "value_head_size", "conv_kernel"):
-            sizes.of(getattr(self, key), key)
-        return taken
-
-
-class ShortConvBlock(LayerBlock):
-    """A convolution over the last tokens between two gates, all three of one projection (LFM2)."""
-
-    main: ClassVar[str] = "kernel"
-    recurrent: ClassVar[bool] = True
-
-    kernel: Amount = 3
-    bias: bool = False
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the same width."""
-        wants(taken, "tokens", what="short_conv")
-        sizes.of(self.kernel, "kernel")
-        return taken
-
-
-class RecurrentBlock(LayerBlock):
-    """Layers of cells that go through a sequence token by token: one launch after the other."""
-
-    main: ClassVar[str] = "hidden_size"
-    recurrent: ClassVar[bool] = True
-
-    hidden_size: Amount
-    num_layers: Amount = 1
-    bias: bool = True
-    bidirectional: bool = False
-    projection_size: Amount | None = Field(
-        default=None, description="Width to which an LSTM projects what it hands on."
-    )
-    dropout: float = Field(default=0.0, ge=0.0, lt=1.0, description="Between layers.")
-
-    def gives(self, taken: Form, sizes: Sizes) -> Form:
-        """Return tokens of the cells' width, twice in both directions."""
-        wants(taken, "tokens", what="a recurrence")
-        width = sizes.of(self.hidden_size, "hidden_size")
-        sizes.of(self.num_layers, "num_layers")
-        if self.projection_size is not None:
-            width = sizes.of(self.projection_size, "projection_size")
-        return widened(taken, 2 * width if self.bidirectional else width)
-
-    def generates_here(self) -> bool:
-        """Tell whether it goes forward only."""
-        return not self.bidirectional

@@ -172,7 +172,7 @@ class LayersModel(ModelSpec):
         return replace(
             traits,
             experts=sizes.of(first.num_experts, ""),
-            experts_per_token=sizes.of(first.experts_per_token, ""),
+            experts_per_token=sizes.of(first.experts_per_token, "") * first.working_share(sizes),
             expert_width=sizes.of(first.expert_intermediate_size, ""),
         )
 
@@ -249,12 +249,29 @@ def _keeps_from_sequence(model: LayersModel) -> str | None:
     return _of_blocks(model, lambda block: block.splits_sequence and block.splits_tensor_here())
 
 
+def _beside_tokens(repeats: list[Any]) -> str | None:
+    """Return what repeats have in common beside the tokens that they hand on."""
+    carried = next((name for step in repeats for name in step.carries or ()), None)
+    if carried is not None:
+        return f"its {carried}, which repeats hand on beside their tokens"
+    seen: set[str] = set()
+    for step in repeats:
+        names = {one.weights for one in every_step([step]) if one.weights is not None}
+        if not seen.isdisjoint(names):
+            return f"its {min(seen & names)}, whose weights several repeats share"
+        seen |= names
+    return None
+
+
 def _keeps_from_pipeline(model: LayersModel) -> str | None:
     # A pipeline cuts outermost repeats that follow one another and hand on what they take.
     steps = [as_step(item) for item in model.layers]
     places = [place for place, step in enumerate(steps) if step.repeat is not None]
     if not places:
         return "its layers, none of which repeat"
+    beside = _beside_tokens([steps[place] for place in places])
+    if beside is not None:
+        return beside
     between = [step for step in steps[places[0] : places[-1] + 1] if step.repeat is None]
     if between:
         return f"its {between[0].kind} between two repeats"
@@ -292,6 +309,13 @@ _UNMEASURED = {
     "delta_net": (
         "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
         "over the state"
+    ),
+    "kimi_delta": (
+        "no kernel of Kimi Delta Attention was measured: priced as products of chunks of 64 tokens and, of one token, as one pass "
+        "over the state"
+    ),
+    "lightning_attention": (
+        "no kernel of lightning attention was measured: priced as products of blocks and, of one token, as one pass over the state"
     ),
     "predict_streams": (
         "no product of streams was measured: priced as a batched product of small matrices, without the limits of its weights"

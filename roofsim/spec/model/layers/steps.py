@@ -10,8 +10,10 @@ from roofsim.spec.model.layers import (
     blocks,
     crossing,
     graphs,
+    linear_mixers,
     mixers,
     regions,
+    scans,
     shapes,
     streams,
     time_mixes,
@@ -154,10 +156,12 @@ class Step(Strict):
     cross_attention: crossing.CrossAttentionBlock | None = None
     mlp: mixers.MlpBlock | Amount | None = None
     experts: mixers.ExpertsBlock | None = None
-    mamba: mixers.MambaBlock | None = None
-    mamba2: mixers.Mamba2Block | Amount | None = None
-    delta_net: mixers.DeltaNetBlock | None = None
-    short_conv: mixers.ShortConvBlock | Amount | None = None
+    mamba: scans.MambaBlock | None = None
+    mamba2: scans.Mamba2Block | Amount | None = None
+    delta_net: linear_mixers.DeltaNetBlock | None = None
+    kimi_delta: linear_mixers.KimiDeltaBlock | Amount | None = None
+    lightning_attention: linear_mixers.LightningAttentionBlock | Amount | None = None
+    short_conv: scans.ShortConvBlock | Amount | None = None
     rwkv_time_mix: time_mixes.TimeMixBlock | None = None
     rwkv_channel_mix: time_mixes.ChannelMixBlock | Amount | None = None
     over_tokens: token_mixers.OverTokensBlock | Amount | None = None
@@ -181,9 +185,9 @@ class Step(Strict):
     join_windows: parted.JoinWindowsBlock | str | None = None
     masks: parted.MasksBlock | str | None = None
     drop_path: parted.DropPathBlock | float | None = None
-    rnn: mixers.RecurrentBlock | Amount | None = None
-    gru: mixers.RecurrentBlock | Amount | None = None
-    lstm: mixers.RecurrentBlock | Amount | None = None
+    rnn: scans.RecurrentBlock | Amount | None = None
+    gru: scans.RecurrentBlock | Amount | None = None
+    lstm: scans.RecurrentBlock | Amount | None = None
     aggregate: graphs.AggregateBlock | None = None
     graph_attention: graphs.GraphAttentionBlock | Amount | None = None
     logits: blocks.LogitsBlock | Amount | None = None
@@ -273,10 +277,12 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "cross_attention": crossing.CrossAttentionBlock,
     "mlp": mixers.MlpBlock,
     "experts": mixers.ExpertsBlock,
-    "mamba": mixers.MambaBlock,
-    "mamba2": mixers.Mamba2Block,
-    "delta_net": mixers.DeltaNetBlock,
-    "short_conv": mixers.ShortConvBlock,
+    "mamba": scans.MambaBlock,
+    "mamba2": scans.Mamba2Block,
+    "delta_net": linear_mixers.DeltaNetBlock,
+    "kimi_delta": linear_mixers.KimiDeltaBlock,
+    "lightning_attention": linear_mixers.LightningAttentionBlock,
+    "short_conv": scans.ShortConvBlock,
     "rwkv_time_mix": time_mixes.TimeMixBlock,
     "rwkv_channel_mix": time_mixes.ChannelMixBlock,
     "over_tokens": token_mixers.OverTokensBlock,
@@ -300,9 +306,9 @@ BLOCKS: Final[dict[str, type[LayerBlock]]] = {
     "join_windows": parted.JoinWindowsBlock,
     "masks": parted.MasksBlock,
     "drop_path": parted.DropPathBlock,
-    "rnn": mixers.RecurrentBlock,
-    "gru": mixers.RecurrentBlock,
-    "lstm": mixers.RecurrentBlock,
+    "rnn": scans.RecurrentBlock,
+    "gru": scans.RecurrentBlock,
+    "lstm": scans.RecurrentBlock,
     "aggregate": graphs.AggregateBlock,
     "graph_attention": graphs.GraphAttentionBlock,
     "logits": blocks.LogitsBlock,
