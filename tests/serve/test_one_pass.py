@@ -173,7 +173,7 @@ def test_networks_of_many_passes_and_encoders():
 
 
 def test_what_does_not_fit():
-    served = roofsim.serve("vit-giant-patch14-dinov2", gpu="gtx-1080-ti", serving={"max_batch_size": 60000})
+    served = roofsim.serve("vit-giant-patch14-dinov2", gpu="rtx-2080-ti", serving={"max_batch_size": 60000})
     assert not served.plan.fits
     assert served.steady is None
     assert "does NOT fit" in str(served)
