@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.points import Points, like
-from roofsim.traced.points import TracedPoints, as_array
+from roofsim.traced.points import TracedPoints, as_array, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,16 +25,13 @@ def column(values: Sequence[Any], rank: int) -> Array:
     if not arrays:
         column: Array = np.array(values)
         return column.reshape(len(values), *(1,) * rank) if rank else column
-    shapes = {array.shape for array in arrays}
-    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-    if any(isinstance(array, TracedPoints) for array in arrays):
-        stacked = np.stack([np.broadcast_to(as_array(value), shape) for value in values])
-    else:  # the same, without a view of each of them
-        kinds = {value.dtype if isinstance(value, np.ndarray) else np.dtype(type(value)) for value in values}
-        stacked = np.empty((len(values), *shape), np.result_type(*kinds))
-        for place, value in enumerate(values):
-            stacked[place] = value
-    return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
+    own = [as_array(value) for value in values]
+    if any(isinstance(array, TracedPoints) for array in arrays):  # take note of that
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        whole = np.stack([np.broadcast_to(each, shape) for each in own])
+    else:
+        whole = stacked(0, *own)
+    return whole.reshape(len(values), *(1,) * (rank - whole.ndim + 1), *whole.shape[1:])
 
 
 def is_of_points(values: Iterable[Any]) -> bool:
